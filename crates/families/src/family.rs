@@ -1,8 +1,5 @@
-//! What a vendor's family of accelerators is, and the table of all of them.
-//!
-//! A family is data and a few functions of what a host shows; each stands in a file of its own. Everything else that names
-//! accelerators is derived from the table: which resources are devices, the options of tasks and actors in Python and in
-//! Rust, what Kubernetes calls them, which variables show them to a process, and who watches them.
+//! What a vendor's family of accelerators is: data, and a few functions of what a host shows. Each stands in a file of its
+//! own.
 
 use std::fmt;
 
@@ -64,59 +61,6 @@ pub struct Family {
     pub monitor: Option<Monitor>,
 }
 
-/// Every family, in the order in which they are detected, reported and, among those of one resource, preferred.
-pub static FAMILIES: &[&Family] = &[
-    &crate::nvidia::FAMILY,
-    &crate::amd::FAMILY,
-    &crate::intel::FAMILY,
-    &crate::neuron::FAMILY,
-    &crate::tpu::FAMILY,
-    &crate::gaudi::FAMILY,
-    &crate::ascend::FAMILY,
-    #[cfg(feature = "eighth-family")]
-    &crate::eighth_family::FAMILY,
-];
-
-/// The families that a resource may stand for, preferred first; none for a resource that is no accelerator.
-pub fn families_of(resource: &str) -> impl Iterator<Item = &'static Family> {
-    FAMILIES.iter().copied().filter(move |family| family.resource.name == resource)
-}
-
-/// The families of a node on which `GPU` stands for `gpu_family`: one for each resource.
-pub fn families_on_node(gpu_family: &Family) -> impl Iterator<Item = &'static Family> {
-    FAMILIES.iter().copied().filter(move |family| *family.resource != GPU || *family == gpu_family)
-}
-
-/// Every resource whose units are devices, each once, in the order of [`FAMILIES`].
-pub fn device_resources() -> impl Iterator<Item = &'static DeviceResource> {
-    let is_first = |(place, family): &(usize, &&Family)| {
-        FAMILIES[..*place].iter().all(|before| before.resource.name != family.resource.name)
-    };
-    FAMILIES.iter().enumerate().filter(is_first).map(|(_, family)| family.resource)
-}
-
-/// The device resource of this name; `None` for a resource that is no accelerator.
-pub fn device_resource(name: &str) -> Option<&'static DeviceResource> {
-    families_of(name).next().map(|family| family.resource)
-}
-
-/// The table, for those who cannot read Rust.
-pub fn table() -> serde_json::Value {
-    let families = FAMILIES.iter().map(|family| {
-        let DeviceResource { name, option, quantity, torch } = family.resource;
-        serde_json::json!({
-            "key": family.key,
-            "resource": name,
-            "option": option,
-            "is_shared": *quantity == QuantityRule::Shares,
-            "torch": torch,
-            "joined": family.visibility.joined,
-            "nodes": family.nodes,
-        })
-    });
-    families.collect()
-}
-
 impl PartialEq for Family {
     fn eq(&self, other: &Self) -> bool {
         self.key == other.key
@@ -139,21 +83,5 @@ impl Serialize for Family {
         fields.serialize_field("resource", self.resource.name)?;
         fields.serialize_field("variables", self.visibility.variables)?;
         fields.end()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_family_has_a_key_of_its_own_and_each_resource_one_entry() {
-        for (place, family) in FAMILIES.iter().enumerate() {
-            assert!(FAMILIES[..place].iter().all(|before| before != family), "{family:?} stands twice");
-            let resource = device_resource(family.resource.name).unwrap();
-            assert_eq!(resource, family.resource, "{} is described in two ways", resource.name);
-        }
-        let names: Vec<&str> = device_resources().map(|resource| resource.name).collect();
-        assert_eq!(names[..5], ["GPU", "neuron_cores", "TPU", "HPU", "NPU"]);
     }
 }

@@ -29,19 +29,19 @@ mod nvidia;
 mod nvml;
 mod pci;
 mod quantity;
+mod table;
 mod tpu;
 mod visibility;
 
 pub use detected::{Detected, Device, Findings, RuledOut};
-pub use family::{
-    DeviceResource, FAMILIES, Family, GPU, device_resource, device_resources, families_of, families_on_node, table,
-};
+pub use family::{DeviceResource, Family, GPU};
 pub use host::HostFacts;
 pub use kubernetes::{Hiding, KubernetesNames, PodResource, PodUnit};
 pub use monitor::{Monitor, Usage};
 pub use nodes::{DeviceNode, NodeNumber, existing as existing_nodes};
 pub use nvml::{Gpu, NvmlAnswers, NvmlFailure, short_address};
 pub use pci::{PciFunction, scan as scan_pci};
-pub use quantity::{QuantityError, QuantityRule, check_quantity};
+pub use quantity::{QuantityError, QuantityRule};
+pub use table::{FAMILIES, check_quantity, device_resource, device_resources, families_of, families_on_node, table};
 pub use tpu::TPU;
 pub use visibility::{Assignment, Changes, Lookup, Preset, Visibility, is_on};

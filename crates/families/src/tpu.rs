@@ -6,11 +6,12 @@
 use std::collections::BTreeMap;
 
 use crate::detected::{Detected, Device, Findings};
-use crate::family::{DeviceResource, FAMILIES, Family};
+use crate::family::{DeviceResource, Family};
 use crate::host::HostFacts;
 use crate::kubernetes::{KubernetesNames, PodResource};
 use crate::nodes::existing;
 use crate::quantity::QuantityRule;
+use crate::table::FAMILIES;
 use crate::visibility::{Assignment, Changes, Lookup, Visibility, listed};
 
 /// The maker's number on the PCI bus.
