@@ -2,8 +2,9 @@
 
 use crate::carrier::Carrier;
 use crate::exchange::{ACCEPT_PAUSE, Exchange, FIRST, LISTENER, Line, Stage, TELLING_PERIOD, watched};
-use crate::gateway::{Event, Expectation, Local, Refusal, Ticket};
-use crate::greeting::{ADMITTED, EXPORTER, Greeting, JOIN_BYTES, JoinGreeting, REFUSED, STREAM_BYTES};
+use crate::expectation::{Expectation, Local, Ticket};
+use crate::greeting::{ADMITTED, EXPORTER, Greeting, JOIN_BYTES, JoinGreeting, REFUSED, Refusal, STREAM_BYTES};
+use crate::mailbox::Event;
 use crate::socket;
 use crate::tls::node_of;
 use crate::token::{JoinToken, PART_BYTES};

@@ -6,7 +6,7 @@
 //! - CARRIER-3: of a connection that was given to a process, nothing is read or written here as long as that has its end of
 //!   the local socket. When it has not any more, what it has said is delivered, and then the end.
 
-use crate::gateway::{Local, Way};
+use crate::expectation::{Local, Way};
 use crate::object_stream::{Came, ObjectStream};
 use crate::record_boundary::RecordBoundary;
 use crate::socket;

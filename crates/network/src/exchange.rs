@@ -8,9 +8,11 @@
 //!   what was said on a stream has reached the right node, and a stream that was not made has carried nothing.
 
 use crate::carrier::{Carrier, Scratch};
+use crate::expectation::{Expectation, Ticket};
 use crate::failed_proofs::{FailedProofs, Places};
-use crate::gateway::{Command, Counter, Event, Expectation, Options, Ticket};
 use crate::greeting::{ADMITTED, JoinGreeting, stream_greeting};
+use crate::mailbox::{Command, Counter, Event};
+use crate::options::Options;
 use crate::socket;
 use crate::stream_side::StreamStanding;
 use oxiray_ids::NodeId;

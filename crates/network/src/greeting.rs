@@ -12,6 +12,7 @@
 //! Numbers are little endian, times in seconds, the head's since 1970.
 
 use crate::authority::PUBLIC_KEY_BYTES;
+use crate::expectation::TICKET_BYTES;
 use crate::token::{JoinToken, PART_BYTES};
 use oxiray_ids::NodeId;
 use ring::hmac;
@@ -27,8 +28,6 @@ pub(crate) const REFUSED: u8 = 1;
 /// Bytes of the head's answer between the first one and the certificate.
 pub(crate) const ANSWER_BYTES: usize = 8 + 4 + 2;
 
-/// Bytes of a ticket.
-pub(crate) const TICKET_BYTES: usize = 32;
 /// Bytes of what a newcomer says.
 pub(crate) const JOIN_BYTES: usize = 1 + 2 * NodeId::BYTES + PUBLIC_KEY_BYTES + PROOF_BYTES;
 /// Bytes of what a node says that has a ticket.
@@ -55,6 +54,43 @@ pub(crate) struct JoinGreeting {
     pub(crate) predecessor: NodeId,
     pub(crate) public_key: [u8; PUBLIC_KEY_BYTES],
     proof: [u8; PROOF_BYTES],
+}
+
+/// Why a newcomer is not let in. The numbers are those of the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// It has proven nothing.
+    Secret = 1,
+    /// Too many wrong secrets came from its address.
+    Barred = 2,
+    /// Its token holds no longer.
+    Ended = 3,
+    /// Its identity is another node's.
+    Taken = 4,
+    /// Its certificate was revoked.
+    Revoked = 5,
+    /// It cannot be written down that it was let in.
+    Unwritten = 6,
+}
+
+impl Refusal {
+    /// What a head says with this byte; one that is not known is a refusal like the first.
+    pub(crate) fn of(byte: u8) -> Self {
+        let known = [Self::Barred, Self::Ended, Self::Taken, Self::Revoked, Self::Unwritten];
+        known.into_iter().find(|refusal| *refusal as u8 == byte).unwrap_or(Self::Secret)
+    }
+
+    /// In words, for the head's log.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Secret => "its token is not this cluster's",
+            Self::Barred => "too many wrong secrets came from its address",
+            Self::Ended => "its token holds no longer",
+            Self::Taken => "it wants to be another node, and has not shown that one's certificate",
+            Self::Revoked => "its certificate was revoked",
+            Self::Unwritten => "it cannot be written down that it is let in",
+        }
+    }
 }
 
 /// The bytes are no greeting, whatever follows.

@@ -2,8 +2,7 @@
 //! gateway.
 
 use crate::authority::Certified;
-use crate::gateway::Refusal;
-use crate::greeting::{ADMITTED, ANSWER_BYTES, CERTIFICATE_BYTES_LIMIT, EXPORTER, JoinGreeting};
+use crate::greeting::{ADMITTED, ANSWER_BYTES, CERTIFICATE_BYTES_LIMIT, EXPORTER, JoinGreeting, Refusal};
 use crate::renewal::Renewal;
 use crate::tls::{self, Credentials, LastCertificate};
 use crate::token::{JoinToken, PART_BYTES};

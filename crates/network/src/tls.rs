@@ -5,7 +5,7 @@
 
 use crate::authority::{HEAD_NAME, fingerprint, name_of, node_named};
 use crate::clock::{ClusterClock, since_boot};
-use crate::gateway::Way;
+use crate::expectation::Way;
 use crate::token::PART_BYTES;
 use oxiray_ids::NodeId;
 use oxiray_records::{Cipher, Secret};
