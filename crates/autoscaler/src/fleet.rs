@@ -11,7 +11,7 @@ use crate::life::{Happening, State};
 use crate::provider::{Failed, Instance, InstanceState};
 use crate::record::{RecordError, situation};
 use oxiray_scheduler::{Plan, plan};
-use oxiray_wire::state::{GroupEntry, GrowthView, MachineRecord, PlanRecord, ReplicaRecord};
+use oxiray_wire::state::{GroupEntry, GrowthView, MachineRecord, PlanRecord, ReplicaPhase, ReplicaRecord};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -261,15 +261,15 @@ impl Fleet {
 
     fn replica_record(&self, now: Duration, id: u64, slot: &Slot) -> Option<ReplicaRecord> {
         let (state, idle_s) = match slot.state {
-            State::Requested | State::Launched => ("coming", 0.0),
+            State::Requested | State::Launched => (ReplicaPhase::Coming, 0.0),
             State::Joined => match slot.idle {
-                Some((since, _)) => ("idle", now.saturating_sub(since).as_secs_f64()),
-                None => ("in use", 0.0),
+                Some((since, _)) => (ReplicaPhase::Idle, now.saturating_sub(since).as_secs_f64()),
+                None => (ReplicaPhase::InUse, 0.0),
             },
-            State::Draining | State::Terminating => ("leaving", 0.0),
+            State::Draining | State::Terminating => (ReplicaPhase::Leaving, 0.0),
             State::Unanswered | State::Terminated | State::Failed => return None,
         };
-        Some(ReplicaRecord { name: self.name_of(id), group: slot.group.clone(), state: state.to_owned(), idle_s })
+        Some(ReplicaRecord { name: self.name_of(id), group: slot.group.clone(), state, idle_s })
     }
 
     fn name_of(&self, id: u64) -> String {

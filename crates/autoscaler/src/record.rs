@@ -9,8 +9,9 @@ use oxiray_scheduler::{
     Bundle, Condition, Group, GroupSituation, GroupStrategy, GrowthNeed, MachineSituation, NodeView, Operator,
     Otherwise, Place, Replica, ReplicaState, ResourceRequest, Selector, Situation, Strategy, WaitingKind,
 };
+use oxiray_wire::message::{LabelCondition, LabelOperator, PlacementStrategy};
 use oxiray_wire::state::{
-    BundleRecord, ConditionRecord, MachineRecord, PlanRecord, ReplicaRecord, StandingRecord, WaitingRecord,
+    BundleRecord, MachineRecord, PlanRecord, ReplicaPhase, ReplicaRecord, StandingRecord, WaitingRecord,
 };
 use std::collections::BTreeMap;
 use thiserror::Error;
@@ -37,14 +38,6 @@ pub enum RecordError {
     /// Amounts that make no demand.
     #[error(transparent)]
     Demand(#[from] DemandError),
-    /// A word that is not known.
-    #[error("`{given}` is no {what}")]
-    Word {
-        /// What it was to be.
-        what: &'static str,
-        /// What was given.
-        given: String,
-    },
 }
 
 /// Reads a record.
@@ -59,7 +52,7 @@ pub fn situation(record: &PlanRecord) -> Result<Situation, RecordError> {
     });
     Ok(Situation {
         groups: groups.collect::<Result<_, RecordError>>()?,
-        replicas: record.replicas.iter().map(replica).collect::<Result<_, _>>()?,
+        replicas: record.replicas.iter().map(replica).collect(),
         machines: record.machines.iter().map(|found| machine(record, found)).collect::<Result<_, _>>()?,
         waiting: record.waiting.iter().map(kind).collect::<Result<_, _>>()?,
         standing: record.standing.iter().map(standing).collect::<Result<_, _>>()?,
@@ -72,15 +65,14 @@ fn machine(record: &PlanRecord, machine: &MachineRecord) -> Result<MachineSituat
     Ok(MachineSituation { view: view(machine)?, replica, is_leaving: machine.is_leaving })
 }
 
-fn replica(record: &ReplicaRecord) -> Result<Replica, RecordError> {
-    let state = match record.state.as_str() {
-        "coming" => ReplicaState::Coming,
-        "in use" => ReplicaState::InUse,
-        "idle" => ReplicaState::Idle((record.idle_s.max(0.0) * 1000.0) as u64),
-        "leaving" => ReplicaState::Leaving,
-        other => return Err(RecordError::Word { what: "state of a replica", given: other.to_owned() }),
+fn replica(record: &ReplicaRecord) -> Replica {
+    let state = match record.state {
+        ReplicaPhase::Coming => ReplicaState::Coming,
+        ReplicaPhase::InUse => ReplicaState::InUse,
+        ReplicaPhase::Idle => ReplicaState::Idle((record.idle_s.max(0.0) * 1000.0) as u64),
+        ReplicaPhase::Leaving => ReplicaState::Leaving,
     };
-    Ok(Replica { name: record.name.clone(), group: record.group.clone(), state })
+    Replica { name: record.name.clone(), group: record.group.clone(), state }
 }
 
 /// A machine as the scheduler sees it.
@@ -111,41 +103,46 @@ fn view(machine: &MachineRecord) -> Result<NodeView, RecordError> {
 }
 
 fn kind(record: &WaitingRecord) -> Result<WaitingKind, RecordError> {
-    let wanted = if let Some(name) = &record.strategy {
-        let unknown = || RecordError::Word { what: "strategy of a placement group", given: name.clone() };
-        let strategy = GroupStrategy::from_name(name).ok_or_else(unknown)?;
+    let wanted = if let Some(strategy) = record.strategy {
         let bundles = record.bundles.iter().map(bundle).collect::<Result<_, _>>()?;
-        GrowthNeed::Group(Group { strategy, bundles, preferred: None })
+        GrowthNeed::Group(Group { strategy: group_strategy(strategy), bundles, preferred: None })
     } else {
         let bound = Strategy::Node { node: NodeId::NIL, otherwise: Otherwise::Wait };
         let strategy = if record.is_bound { bound } else { Strategy::Default };
-        let selectors = record.labels.iter().map(|one| selector(&one.conditions));
-        let selectors = selectors.collect::<Result<_, _>>()?;
+        let selectors = record.labels.iter().map(|one| selector(&one.conditions)).collect();
         GrowthNeed::ResourceRequest(ResourceRequest::new(demand(&record.resources)?, Place { strategy, selectors }))
     };
     Ok(WaitingKind { who: record.who.clone(), count: record.count, wanted })
 }
 
 fn bundle(record: &BundleRecord) -> Result<Bundle, RecordError> {
-    Ok(Bundle { demand: demand(&record.resources)?, selector: selector(&record.labels)? })
+    Ok(Bundle { demand: demand(&record.resources)?, selector: selector(&record.labels) })
 }
 
 fn standing(record: &StandingRecord) -> Result<(Bundle, u32), RecordError> {
-    Ok((Bundle { demand: demand(&record.resources)?, selector: selector(&record.labels)? }, record.count))
+    Ok((Bundle { demand: demand(&record.resources)?, selector: selector(&record.labels) }, record.count))
 }
 
-fn selector(conditions: &[ConditionRecord]) -> Result<Selector, RecordError> {
-    let conditions = conditions.iter().map(|one| {
+fn group_strategy(told: PlacementStrategy) -> GroupStrategy {
+    match told {
+        PlacementStrategy::Pack => GroupStrategy::Pack,
+        PlacementStrategy::Spread => GroupStrategy::Spread,
+        PlacementStrategy::StrictPack => GroupStrategy::StrictPack,
+        PlacementStrategy::StrictSpread => GroupStrategy::StrictSpread,
+    }
+}
+
+fn selector(conditions: &[LabelCondition]) -> Selector {
+    let condition = |one: &LabelCondition| {
         let operator = match one.operator {
-            1 => Operator::In(one.values.clone()),
-            2 => Operator::NotIn(one.values.clone()),
-            3 => Operator::Exists,
-            4 => Operator::Missing,
-            other => return Err(RecordError::Word { what: "operator on labels", given: other.to_string() }),
+            LabelOperator::In => Operator::In(one.values.clone()),
+            LabelOperator::NotIn => Operator::NotIn(one.values.clone()),
+            LabelOperator::Exists => Operator::Exists,
+            LabelOperator::Missing => Operator::Missing,
         };
-        Ok(Condition { key: one.key.clone(), operator })
-    });
-    Ok(Selector(conditions.collect::<Result<_, _>>()?))
+        Condition { key: one.key.clone(), operator }
+    };
+    Selector(conditions.iter().map(condition).collect())
 }
 
 fn demand(amounts: &BTreeMap<String, f64>) -> Result<Demand, RecordError> {

@@ -8,7 +8,7 @@ use oxiray_client::{Attempt, Functions, Language, UnderWay, assigned, attend, co
 use oxiray_ids::{ActorId, JobId, NodeId, TaskId, Unique, WorkerId};
 use oxiray_runtime::{Duty, Outcome, Runtime, RuntimeError, Unmet};
 use oxiray_wire::message::{
-    ActorCreate, Assign, Call, Cancel, Content, Failure, Peer, Reply, StreamTerms, Value, Welcome,
+    ActorCreate, Assign, Call, Cancel, Content, FailureCode, Peer, Reply, StreamTerms, Value, Welcome,
 };
 use oxiray_wire::{Connection, Message};
 use std::collections::VecDeque;
@@ -113,7 +113,7 @@ fn inline(text: &str) -> Value {
 }
 
 fn raised(text: &str) -> Value {
-    let failure = Failure { code: "toy".into(), text: text.into(), cause: Bytes::new() };
+    let failure = FailureCode::System.because(text);
     Value { content: Some(Content::Failed(failure)), contained: Vec::new() }
 }
 

@@ -182,6 +182,18 @@ fn append_value(chance: &mut Rng, tag: u32, field: &Field, pool: &Pool, out: &mu
             append_varint(u64::from(tag) << 3, out);
             append_varint(number(chance, pool), out);
         }
+        Field::Alternative(numbers) => {
+            append_varint(u64::from(tag) << 3, out);
+            append_varint(alternative(chance, numbers).unwrap_or_else(|| number(chance, pool)), out);
+        }
+        Field::Alternatives(numbers) => {
+            let mut said = Vec::new();
+            for _ in 0..chance.usize(..4) {
+                append_varint(alternative(chance, numbers).unwrap_or_else(|| number(chance, pool)), &mut said);
+            }
+            append_field(tag, &said, out);
+        }
+        Field::Word(words) => append_field(tag, alternative(chance, words).unwrap_or("a").as_bytes(), out),
         Field::Fixed => {
             append_varint(u64::from(tag) << 3 | 1, out);
             out.extend_from_slice(&number(chance, pool).to_le_bytes());
@@ -218,6 +230,11 @@ fn append_value(chance: &mut Rng, tag: u32, field: &Field, pool: &Pool, out: &mu
             append_field(tag, &value, out);
         }
     }
+}
+
+/// One of a closed set of alternatives. Seldom none of them: that ends a stream, so that nothing more would be heard there.
+fn alternative<T: Copy>(chance: &mut Rng, known: &[T]) -> Option<T> {
+    (chance.u16(..1024) > 0).then(|| known[chance.usize(..known.len())])
 }
 
 /// A number as it may stand anywhere.

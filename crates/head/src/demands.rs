@@ -8,13 +8,12 @@ use oxiray_scheduler::{
     ResourceRequest, Selector, Strategy,
 };
 use oxiray_wire::message::{
-    Amount, ArgumentReference, Content, GroupBundle, GroupCreate, LabelCondition, LargeArgument, Strategy as Told,
+    Amount, ArgumentReference, Content, GroupBundle, GroupCreate, LabelCondition, LabelOperator, LargeArgument,
+    PlacementStrategy, Strategy as Told, StrategyKind,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The kind of strategy that names a placement group.
-const WITHIN: u32 = 4;
 /// How many objects of a request are looked for.
 const LARGE_ARGUMENTS_MAX: usize = 16;
 
@@ -57,18 +56,18 @@ impl Need {
 
 /// The group that a strategy names.
 pub(crate) fn home(strategy: Option<&Told>) -> Option<GroupMembership> {
-    let told = strategy.filter(|told| told.kind == WITHIN)?;
+    let told = strategy.filter(|told| told.kind == StrategyKind::Group)?;
     Some(GroupMembership { group: told.group?, captures: told.captures })
 }
 
-/// What is wished for. A kind from a newer build is taken for the default.
+/// What is wished for. What is to run within a placement group is placed with that.
 pub(crate) fn resource_request(demand: Demand, told: Option<&Told>) -> ResourceRequest {
     let Some(told) = told else { return demand.into() };
     let strategy = match told.kind {
-        1 => Strategy::Spread,
-        2 => Strategy::Node { node: told.node.unwrap_or_default(), otherwise: otherwise(told) },
-        3 => Strategy::Labels { hard: selector(&told.hard), soft: selector(&told.preferred) },
-        _ => Strategy::Default,
+        StrategyKind::Default | StrategyKind::Group => Strategy::Default,
+        StrategyKind::Spread => Strategy::Spread,
+        StrategyKind::Node => Strategy::Node { node: told.node.unwrap_or_default(), otherwise: otherwise(told) },
+        StrategyKind::Labels => Strategy::Labels { hard: selector(&told.hard), soft: selector(&told.preferred) },
     };
     let selectors = told.selectors.iter().map(|one| selector(&one.conditions)).collect();
     ResourceRequest::new(demand, Place { strategy, selectors })
@@ -86,10 +85,10 @@ fn otherwise(told: &Told) -> Otherwise {
 fn selector(conditions: &[LabelCondition]) -> Selector {
     let condition = |one: &LabelCondition| {
         let operator = match one.operator {
-            1 => Operator::In(one.values.clone()),
-            2 => Operator::NotIn(one.values.clone()),
-            3 => Operator::Exists,
-            _ => Operator::Missing,
+            LabelOperator::In => Operator::In(one.values.clone()),
+            LabelOperator::NotIn => Operator::NotIn(one.values.clone()),
+            LabelOperator::Exists => Operator::Exists,
+            LabelOperator::Missing => Operator::Missing,
         };
         Condition { key: one.key.clone(), operator }
     };
@@ -122,9 +121,6 @@ pub(crate) fn holds(bundle: &Demand, demand: &Demand) -> bool {
 
 /// What a group asks for, checked.
 pub(crate) fn group_of(asked: &GroupCreate) -> Result<Group, Refusal> {
-    let strategy = GroupStrategy::from_name(&asked.strategy).ok_or_else(|| {
-        format!("{:?} is no strategy: it is PACK, SPREAD, STRICT_PACK or STRICT_SPREAD", asked.strategy)
-    })?;
     if asked.bundles.is_empty() || asked.bundles.len() > BUNDLES_MAX {
         let count = asked.bundles.len();
         return Err(format!("a placement group has from 1 to {BUNDLES_MAX} bundles, and {count} were given"));
@@ -136,8 +132,27 @@ pub(crate) fn group_of(asked: &GroupCreate) -> Result<Group, Refusal> {
         }
         Ok(Bundle { demand, selector: selector(conditions) })
     });
-    let preferred = asked.preferred;
-    Ok(Group { strategy, bundles: bundles.collect::<Result<_, String>>()?, preferred })
+    let bundles = bundles.collect::<Result<_, String>>()?;
+    Ok(Group { strategy: group_strategy(asked.strategy), bundles, preferred: asked.preferred })
+}
+
+fn group_strategy(told: PlacementStrategy) -> GroupStrategy {
+    match told {
+        PlacementStrategy::Pack => GroupStrategy::Pack,
+        PlacementStrategy::Spread => GroupStrategy::Spread,
+        PlacementStrategy::StrictPack => GroupStrategy::StrictPack,
+        PlacementStrategy::StrictSpread => GroupStrategy::StrictSpread,
+    }
+}
+
+/// How a group's bundles are spread, as it is told.
+pub(crate) fn placement_strategy(strategy: GroupStrategy) -> PlacementStrategy {
+    match strategy {
+        GroupStrategy::Pack => PlacementStrategy::Pack,
+        GroupStrategy::Spread => PlacementStrategy::Spread,
+        GroupStrategy::StrictPack => PlacementStrategy::StrictPack,
+        GroupStrategy::StrictSpread => PlacementStrategy::StrictSpread,
+    }
 }
 
 /// The large objects that a request names, and their bytes.

@@ -120,6 +120,5 @@ fn kinds_of(asked: &StateFollow) -> Option<Vec<StateKind>> {
     if asked.kinds.len() > FOLLOWED.len() {
         return None;
     }
-    let kind = |number: &u32| FOLLOWED.into_iter().find(|kind| i32::from(*kind).cast_unsigned() == *number);
-    asked.kinds.iter().map(kind).collect()
+    asked.kinds.iter().all(|kind| FOLLOWED.contains(kind)).then(|| asked.kinds.clone())
 }

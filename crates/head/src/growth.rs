@@ -8,7 +8,7 @@
 
 use crate::amounts::by_name;
 use crate::clock::{Due, Periodic};
-use crate::demands::Need;
+use crate::demands::{Need, placement_strategy};
 use crate::key_value::KeyValueStore;
 use bytes::Bytes;
 use oxiray_ids::JobId;
@@ -18,10 +18,10 @@ use oxiray_scheduler::{
     Bundle, Condition, NodeGroup, NodeView, Operator, Otherwise, Place, ResourceRequest, Rule, Selector, Strategy,
     Verdict, verdicts,
 };
-use oxiray_wire::message::{Amount, GrowthGroup, GrowthReport, GrowthState, NodeJoin};
+use oxiray_wire::message::{Amount, GrowthGroup, GrowthReport, GrowthState, LabelCondition, LabelOperator, NodeJoin};
 use oxiray_wire::state::{
-    AutoscalerState, BundleRecord, ConditionRecord, FreeShare, FreeShares, GrowthView, MachineRecord, STATE_VERSION,
-    SelectorRecord, StandingRecord, WaitingRecord,
+    AutoscalerState, BundleRecord, FreeShare, FreeShares, GrowthView, MachineRecord, STATE_VERSION, SelectorRecord,
+    StandingRecord, WaitingRecord,
 };
 use prost::Message as _;
 use std::collections::{BTreeMap, BTreeSet};
@@ -275,7 +275,7 @@ pub(crate) fn waiting_record(need: &Need, who: String, count: u32) -> Option<Wai
                 labels: selector(&bundle.selector).conditions,
             };
             Some(WaitingRecord {
-                strategy: Some(group.strategy.name().to_owned()),
+                strategy: Some(placement_strategy(group.strategy)),
                 bundles: group.bundles.iter().map(bundle).collect(),
                 ..record
             })
@@ -306,13 +306,13 @@ fn allowed(resource_request: &ResourceRequest) -> Option<Vec<Selector>> {
 
 fn selector(selector: &Selector) -> SelectorRecord {
     let one = |condition: &Condition| {
-        let (operator, values): (u32, &[String]) = match &condition.operator {
-            Operator::In(values) => (1, values),
-            Operator::NotIn(values) => (2, values),
-            Operator::Exists => (3, &[]),
-            Operator::Missing => (4, &[]),
+        let (operator, values): (LabelOperator, &[String]) = match &condition.operator {
+            Operator::In(values) => (LabelOperator::In, values),
+            Operator::NotIn(values) => (LabelOperator::NotIn, values),
+            Operator::Exists => (LabelOperator::Exists, &[]),
+            Operator::Missing => (LabelOperator::Missing, &[]),
         };
-        ConditionRecord { key: condition.key.clone(), operator, values: values.to_vec() }
+        LabelCondition { key: condition.key.clone(), operator, values: values.to_vec() }
     };
     SelectorRecord { conditions: selector.0.iter().map(one).collect() }
 }

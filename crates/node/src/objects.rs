@@ -7,13 +7,12 @@ mod store_client;
 
 use crate::fetches::{Content, Fetches, Piece};
 use crate::giving::Giving;
-use bytes::Bytes;
 use direct_transfer::DirectTransfers;
 use oxiray_ids::ObjectId;
 use oxiray_machine::Key;
 use oxiray_network::DirectTransfer;
 use oxiray_store::{FileId, SegmentId, StoreError};
-use oxiray_wire::message::{Chunk, Failure, Stamp};
+use oxiray_wire::message::{Chunk, Failure, FailureCode, Stamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -172,7 +171,7 @@ impl Objects {
     }
 
     fn is_unwritable(&mut self, object: ObjectId, text: String) -> String {
-        let failure = Failure { code: "store_full".into(), text: text.clone(), cause: Bytes::new() };
+        let failure = FailureCode::StoreFull.because(text.clone());
         self.fetches.unwritable(object, failure);
         text
     }

@@ -15,7 +15,7 @@ use oxiray_kubernetes::{
     API_GROUP, API_VERSION, Heard, JobAction, JobCluster, JobSituation, JobStep, RayCluster, RayJob, asks_head,
     job_step,
 };
-use oxiray_wire::message::{Failure, Submission, SubmissionAction, SubmissionAsked, SubmissionSpec};
+use oxiray_wire::message::{Failure, FailureCode, Submission, SubmissionAction, SubmissionAsked, SubmissionSpec};
 use serde_json::{Value, json};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -130,7 +130,7 @@ async fn hear(job: &RayJob, place: Option<&Place>, context: &Context) -> Heard {
 fn heard(answer: Result<Result<Submission, Failure>, String>) -> Heard {
     match answer {
         Ok(Ok(told)) => Heard::Job { state: told.state.name().to_owned(), message: told.message },
-        Ok(Err(failure)) if failure.code == "not_found" => Heard::Unknown,
+        Ok(Err(failure)) if failure.code == FailureCode::NotFound => Heard::Unknown,
         Ok(Err(failure)) => Heard::Refused(failure.text),
         Err(why) => Heard::Away(why),
     }

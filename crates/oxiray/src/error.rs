@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use oxiray_runtime::{RuntimeError, Unmet};
 use oxiray_values::{Blob, Common, Decoded, Encoded, ValueError};
-use oxiray_wire::message::{ActorDeath, ArgumentFailed, Content, Failure, Value};
+use oxiray_wire::message::{ActorDeath, ArgumentFailed, Content, Failure, FailureCode, Value};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -67,8 +67,8 @@ pub enum Error {
     /// The runtime failed; the code tells in what way.
     #[error("{text}")]
     System {
-        /// The failure's stable name.
-        code: String,
+        /// What kind of failure it is.
+        code: FailureCode,
         /// What happened.
         text: String,
     },
@@ -93,7 +93,7 @@ impl fmt::Debug for Error {
             Self::Invalid(_) => "Invalid",
             Self::NotConnected => "NotConnected",
             Self::Connect(_) => "Connect",
-            Self::System { code, .. } => code,
+            Self::System { code, .. } => code.name(),
         };
         write!(formatter, "{kind}: {self}")
     }
@@ -207,6 +207,7 @@ impl Cause {
 
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
+        use FailureCode as Code;
         if let Some(argument) = failure.argument_failed() {
             return Self::of_argument(&argument);
         }
@@ -218,23 +219,41 @@ impl From<Failure> for Error {
                 return Self::Task(Box::new(TaskError::from_blob(&death.raised)));
             }
             Some(death) => return Self::ActorDied(format!("{text}{}", described(&death))),
-            None if !cause.is_empty() && code != "cancelled" => {
+            None if !cause.is_empty() && code != FailureCode::Cancelled => {
                 return Self::Task(Box::new(TaskError::from_blob(&cause)));
             }
             None => {}
         }
-        match code.as_str() {
-            "worker_crashed" | "node_died" | "out_of_memory" => Self::WorkerDied(text),
-            "actor_died" | "actor_left" | "actor_placement_group_removed" => Self::ActorDied(text),
-            "actor_unavailable" => Self::ActorUnavailable(text),
-            "task_unschedulable" | "actor_unschedulable" | "task_placement_group_removed" => Self::Unschedulable(text),
-            "cancelled" => Self::Cancelled(text),
-            "owner_died" | "object_lost" | "object_freed" => Self::Lost(text),
-            "store_full" | "out_of_disk" => Self::StoreFull(text),
-            "runtime_env" => Self::Environment(text),
-            "actor_not_found" => Self::NotFound(text),
-            "actor_name_taken" | "invalid" | "pending_calls" => Self::Invalid(text),
-            _ => Self::System { code, text },
+        match code {
+            Code::WorkerCrashed | Code::NodeDied | Code::OutOfMemory => Self::WorkerDied(text),
+            Code::ActorDied | Code::ActorLeft | Code::ActorGroupRemoved => Self::ActorDied(text),
+            Code::ActorUnavailable => Self::ActorUnavailable(text),
+            Code::TaskUnschedulable | Code::ActorUnschedulable | Code::TaskGroupRemoved => Self::Unschedulable(text),
+            Code::Cancelled => Self::Cancelled(text),
+            Code::OwnerDied | Code::ObjectLost | Code::ObjectFreed => Self::Lost(text),
+            Code::StoreFull | Code::OutOfDisk => Self::StoreFull(text),
+            Code::RuntimeEnv => Self::Environment(text),
+            Code::ActorNotFound => Self::NotFound(text),
+            Code::ActorNameTaken | Code::Invalid | Code::PendingCalls => Self::Invalid(text),
+            Code::System
+            | Code::State
+            | Code::NotFound
+            | Code::Unreadable
+            | Code::Token
+            | Code::ArgumentFailed
+            | Code::DaemonDied
+            | Code::ObjectSealed
+            | Code::ObjectNotReady
+            | Code::GivenBack
+            | Code::StreamReplay
+            | Code::AttemptsExceeded
+            | Code::LineageEvicted
+            | Code::LostPut
+            | Code::RetriesDisabled
+            | Code::LostCancelled
+            | Code::LostBorrowed
+            | Code::LostUnknown
+            | Code::LineageDisabled => Self::System { code, text },
         }
     }
 }
@@ -276,7 +295,7 @@ impl Error {
         let unrun = argument.tasks.iter().rev().map(|task| format!("`{task}` did not run, since an argument failed: "));
         let unrun = unrun.collect::<String>();
         match error
-            .unwrap_or_else(|| Self::System { code: "system".to_owned(), text: "the error is unreadable".to_owned() })
+            .unwrap_or_else(|| Self::System { code: FailureCode::System, text: "the error is unreadable".to_owned() })
         {
             Self::Task(mut error) => {
                 error.unrun = unrun;
@@ -295,18 +314,18 @@ impl Error {
         }
     }
 
-    fn code(&self) -> &str {
+    fn code(&self) -> FailureCode {
         match self {
-            Self::WorkerDied(_) => "worker_crashed",
-            Self::ActorDied(_) => "actor_died",
-            Self::ActorUnavailable(_) => "actor_unavailable",
-            Self::Unschedulable(_) => "task_unschedulable",
-            Self::Cancelled(_) => "cancelled",
-            Self::Lost(_) => "object_lost",
-            Self::StoreFull(_) => "store_full",
-            Self::Environment(_) => "runtime_env",
-            Self::System { code, .. } => code,
-            _ => "system",
+            Self::WorkerDied(_) => FailureCode::WorkerCrashed,
+            Self::ActorDied(_) => FailureCode::ActorDied,
+            Self::ActorUnavailable(_) => FailureCode::ActorUnavailable,
+            Self::Unschedulable(_) => FailureCode::TaskUnschedulable,
+            Self::Cancelled(_) => FailureCode::Cancelled,
+            Self::Lost(_) => FailureCode::ObjectLost,
+            Self::StoreFull(_) => FailureCode::StoreFull,
+            Self::Environment(_) => FailureCode::RuntimeEnv,
+            Self::System { code, .. } => *code,
+            _ => FailureCode::System,
         }
     }
 
@@ -317,9 +336,7 @@ impl Error {
                 let blob = Encoded::common(&error.common()).map(Encoded::into_bytes);
                 Content::Raised(blob.expect("texts and numbers can be written"))
             }
-            other => {
-                Content::Failed(Failure { code: other.code().to_owned(), text: other.to_string(), cause: Bytes::new() })
-            }
+            other => Content::Failed(other.code().because(other.to_string())),
         };
         Value { content: Some(content), contained: Vec::new() }
     }

@@ -7,7 +7,7 @@ use crate::reference::ObjectRef;
 use oxiray_ids::PlacementGroupId;
 use oxiray_runtime::{INLINE_BYTES, amounts};
 use oxiray_values::Encoded;
-use oxiray_wire::message::{Content, GroupBundle, GroupCreate, Value};
+use oxiray_wire::message::{Content, GroupBundle, GroupCreate, PlacementStrategy, Value};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -25,13 +25,13 @@ pub enum Spread {
     StrictSpread,
 }
 
-impl Spread {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Pack => "PACK",
-            Self::Spread => "SPREAD",
-            Self::StrictPack => "STRICT_PACK",
-            Self::StrictSpread => "STRICT_SPREAD",
+impl From<Spread> for PlacementStrategy {
+    fn from(spread: Spread) -> Self {
+        match spread {
+            Spread::Pack => Self::Pack,
+            Spread::Spread => Self::Spread,
+            Spread::StrictPack => Self::StrictPack,
+            Spread::StrictSpread => Self::StrictSpread,
         }
     }
 }
@@ -52,7 +52,7 @@ impl PlacementGroup {
             Ok(GroupBundle { demand: amounts(&units(&named)?), conditions: Vec::new() })
         };
         let bundles = bundles.iter().map(bundle).collect::<Result<Vec<_>>>()?;
-        let create = GroupCreate { strategy: spread.name().to_owned(), bundles, ..GroupCreate::default() };
+        let create = GroupCreate { strategy: spread.into(), bundles, ..GroupCreate::default() };
         Ok(Self(runtime.create_group(create)?))
     }
 

@@ -106,6 +106,7 @@ pub use options::{ActorOptions, Scheduling, TaskOptions};
 pub use outgoing::Argument;
 pub use oxiray_macros::{main, remote};
 pub use oxiray_values::{Array, Blob, Common, Element, ShapeError, ValueError};
+pub use oxiray_wire::message::FailureCode;
 pub use reference::{Arrival, ObjectRef, Returned};
 pub use template::serve_if_asked;
 

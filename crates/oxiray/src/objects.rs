@@ -7,10 +7,10 @@ use crate::reference::{ObjectRef, collecting};
 use bytes::Bytes;
 use oxiray_ids::ObjectId;
 use oxiray_runtime::{
-    AskedPin, Gathered, INLINE_BYTES, LOST, Pinned, PinsAhead, Runtime, RuntimeError, ScannedValue, Waitable,
+    AskedPin, Gathered, INLINE_BYTES, Pinned, PinsAhead, Runtime, RuntimeError, ScannedValue, Waitable,
 };
 use oxiray_values::{Common, Decoded, Encoded};
-use oxiray_wire::message::{Content, Value};
+use oxiray_wire::message::{Content, FailureCode, Value};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::time::{Duration, Instant};
@@ -122,7 +122,7 @@ pub(crate) fn blob_with(
             Some(Content::Inline(blob)) => return Ok(blob),
             Some(Content::Stored(_)) => match pin() {
                 Ok(pinned) => return Ok(Bytes::from_owner(Stored(pinned))),
-                Err(RuntimeError::Failed(failure)) if failure.code == LOST => {
+                Err(RuntimeError::Failed(failure)) if failure.code == FailureCode::ObjectLost => {
                     seen = process::patiently(|| runtime.get_one(id, deadline))?;
                 }
                 Err(error) => return Err(error.into()),

@@ -8,17 +8,15 @@ use oxiray_families::{GPU, check_quantity, device_resource};
 use oxiray_ids::NodeId;
 use oxiray_resources::Quantity;
 use oxiray_runtime::Class;
-use oxiray_wire::message::{Environment, LabelCondition, LabelSelector, Strategy, Variable};
+use oxiray_wire::message::{
+    Environment, LabelCondition, LabelOperator, LabelSelector, Strategy, StrategyKind, Variable,
+};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The share of `accelerator_type:<T>` that asks for the type without using it up.
 const TYPE_SHARE: f64 = 0.001;
 const DEFAULT_MAX_RETRIES: i32 = 3;
-/// The strategies as they travel.
-const SPREAD: u32 = 1;
-const ON_NODE: u32 = 2;
-const WITHIN: u32 = 4;
 
 /// Where a task or an actor is to run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -216,29 +214,40 @@ impl Shared {
         } else {
             let condition = |(key, value): (&String, &String)| LabelCondition {
                 key: key.clone(),
-                operator: 1,
+                operator: LabelOperator::In,
                 values: vec![value.clone()],
             };
             vec![LabelSelector { conditions: self.labels.iter().map(condition).collect() }]
         };
         if let Some((group, bundle)) = &self.group {
             return Ok(Some(Strategy {
-                kind: WITHIN,
+                kind: StrategyKind::Group,
                 group: Some(group.id()),
                 bundle: bundle.map_or(0, |bundle| bundle + 1),
                 ..Strategy::default()
             }));
         }
         if let (Scheduling::Default, Some(group)) = (&self.scheduling, context::capturing_group()) {
-            return Ok(Some(Strategy { kind: WITHIN, group: Some(group), captures: true, ..Strategy::default() }));
+            return Ok(Some(Strategy {
+                kind: StrategyKind::Group,
+                group: Some(group),
+                captures: true,
+                ..Strategy::default()
+            }));
         }
         Ok(match &self.scheduling {
             Scheduling::Default if selectors.is_empty() => None,
             Scheduling::Default => Some(Strategy { selectors, ..Strategy::default() }),
-            Scheduling::Spread => Some(Strategy { kind: SPREAD, selectors, ..Strategy::default() }),
+            Scheduling::Spread => Some(Strategy { kind: StrategyKind::Spread, selectors, ..Strategy::default() }),
             Scheduling::Node { id, soft } => {
                 let node = NodeId::from_hex(id).map_err(|error| Error::Invalid(error.to_string()))?;
-                Some(Strategy { kind: ON_NODE, node: Some(node), soft: *soft, selectors, ..Strategy::default() })
+                Some(Strategy {
+                    kind: StrategyKind::Node,
+                    node: Some(node),
+                    soft: *soft,
+                    selectors,
+                    ..Strategy::default()
+                })
             }
         })
     }

@@ -136,7 +136,7 @@ fn create_actor<'py>(
         max_concurrency,
         groups: groups.into_iter().map(|(name, limit)| ConcurrencyGroup { name, limit }).collect(),
         max_restarts,
-        strategy: strategy.map(strategy::from_told),
+        strategy: strategy.map(strategy::from_told).transpose()?,
         ..ActorCreate::default()
     };
     let implicit = implicit(&arguments);

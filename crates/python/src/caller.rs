@@ -78,7 +78,7 @@ impl Caller {
         let runtime = process::required()?;
         let hash = Bytes::copy_from_slice(hash);
         let (demand, environment) = (units(resources)?, environment.into());
-        let strategy = strategy.map(strategy::from_told);
+        let strategy = strategy.map(strategy::from_told).transpose()?;
         let class = runtime.class(Class { demand, environment, fresh, strategy, near: Vec::new() });
         let routine = Arc::new(Routine {
             function: hash,

@@ -7,7 +7,8 @@ use crate::reference::ObjectRef;
 use crate::strategy::{Condition, conditions};
 use crate::{process, state};
 use oxiray_runtime::amounts;
-use oxiray_wire::message::{Content, GroupBundle, GroupCreate, Value};
+use oxiray_wire::message::{Content, GroupBundle, GroupCreate, PlacementStrategy, Value};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ use std::collections::BTreeMap;
 fn create_placement_group(
     py: Python<'_>,
     name: String,
-    strategy: String,
+    strategy: &str,
     bundles: Vec<BTreeMap<String, f64>>,
     selectors: Vec<Vec<Condition>>,
     detached: bool,
@@ -26,12 +27,13 @@ fn create_placement_group(
     let runtime = process::required()?;
     let mut selectors = selectors.into_iter();
     let bundles = bundles.into_iter().map(|bundle| {
-        let conditions = conditions(selectors.next().unwrap_or_default());
+        let conditions = conditions(selectors.next().unwrap_or_default())?;
         Ok(GroupBundle { demand: amounts(&units(bundle)?), conditions })
     });
+    let unknown = || PyValueError::new_err(format!("{strategy:?} is no strategy of a placement group"));
     let create = GroupCreate {
         name,
-        strategy,
+        strategy: PlacementStrategy::from_name(strategy).ok_or_else(unknown)?,
         bundles: bundles.collect::<PyResult<_>>()?,
         detached,
         preferred: preferred.map(|node| node.get().0),

@@ -5,6 +5,7 @@ use crate::{process, state};
 use bytes::Bytes;
 use oxiray_visitor::json;
 use oxiray_wire::message::{DrainAsked, KeyValueAction, KeyValueRequest, StateQuery};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::time::Instant;
@@ -20,7 +21,7 @@ fn kept(
     widely: bool,
 ) -> PyResult<(u64, Bound<'_, PyBytes>, Vec<Bound<'_, PyBytes>>)> {
     let runtime = process::required()?;
-    let action = KeyValueAction::try_from(action).unwrap_or_default();
+    let action = KeyValueAction::try_from(action).map_err(|error| PyValueError::new_err(error.to_string()))?;
     let (namespace, key, value) = (Bytes::from(namespace), Bytes::from(key), Bytes::from(value));
     let asked = KeyValueRequest { request: 0, action, namespace, key, value, widely };
     let answer = process::patiently(py, || runtime.kept(&asked))?.map_err(|error| process::error(py, &error))?;

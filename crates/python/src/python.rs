@@ -1,7 +1,7 @@
 //! Python objects that are looked up once.
 
 use oxiray_ids::{ObjectId, TaskId};
-use oxiray_wire::message::{ActorDeath, Failure};
+use oxiray_wire::message::{ActorDeath, Failure, FailureCode};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -194,7 +194,7 @@ pub(crate) fn failure(py: Python<'_>, failure: &Failure, object: Option<ObjectId
     let cause = death.as_ref().map_or(&failure.cause, |death| &death.raised);
     let cause = if cause.is_empty() {
         Ok(py.None().into_bound(py))
-    } else if failure.code == "cancelled" {
+    } else if failure.code == FailureCode::Cancelled {
         Ok(TaskId::from_slice(cause)
             .unwrap_or(TaskId::NIL)
             .hex()
@@ -207,7 +207,7 @@ pub(crate) fn failure(py: Python<'_>, failure: &Failure, object: Option<ObjectId
     let object = object.map(|id| id.hex());
     let made = cause.and_then(|cause| {
         let known = death.as_ref().map(|death| known_of(py, death)).transpose()?;
-        describe_failure(py)?.call1((&failure.code, &failure.text, cause, object, known))
+        describe_failure(py)?.call1((failure.code.name(), &failure.text, cause, object, known))
     });
     made.map_or_else(|error| error, PyErr::from_value)
 }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use oxiray_ids::TaskId;
 use oxiray_runtime::INLINE_TOTAL_BYTES;
 use oxiray_values::{Common, Encoded};
-use oxiray_wire::message::{Content, Failure, Value};
+use oxiray_wire::message::{Content, FailureCode, Value};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -30,25 +30,19 @@ pub(crate) fn raised(py: Python<'_>, name: &str, task: TaskId, error: &PyErr, is
         .and_then(|describe| describe.call1((name, error.value(py), task.hex())))
         .and_then(|described| described.extract::<Vec<u8>>());
     let content = match described {
-        Ok(pickle) if pickle.len() > INLINE_TOTAL_BYTES => Content::Failed(Failure {
-            code: "system".into(),
-            text: format!(
-                "`{name}` raised {:.1000}, which carries {} MiB and is too large to travel: raise an error without its data",
-                error.to_string(),
-                pickle.len() >> 20
-            ),
-            cause: Bytes::new(),
-        }),
+        Ok(pickle) if pickle.len() > INLINE_TOTAL_BYTES => Content::Failed(FailureCode::System.because(format!(
+            "`{name}` raised {:.1000}, which carries {} MiB and is too large to travel: raise an error without its data",
+            error.to_string(),
+            pickle.len() >> 20
+        ))),
         Ok(pickle) => {
             let mut blob = vec![0];
             blob.extend_from_slice(&pickle);
             Content::Raised(blob.into())
         }
-        Err(second) => Content::Failed(Failure {
-            code: "system".into(),
-            text: format!("`{name}` raised {error}, which could not be described: {second}"),
-            cause: Bytes::new(),
-        }),
+        Err(second) => Content::Failed(
+            FailureCode::System.because(format!("`{name}` raised {error}, which could not be described: {second}")),
+        ),
     };
     Value { content: Some(content), contained: Vec::new() }
 }

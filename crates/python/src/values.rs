@@ -7,9 +7,9 @@ use crate::{context, process, python};
 use bytes::Bytes;
 use oxiray_ids::ObjectId;
 use oxiray_runtime::{
-    AskedPin, Gathered, INLINE_BYTES, LOST, Pinned, PinsAhead, Runtime, RuntimeError, ScannedValue, Unmet, Waitable,
+    AskedPin, Gathered, INLINE_BYTES, Pinned, PinsAhead, Runtime, RuntimeError, ScannedValue, Unmet, Waitable,
 };
-use oxiray_wire::message::{Content, Value};
+use oxiray_wire::message::{Content, FailureCode, Value};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -72,7 +72,7 @@ pub(crate) fn load_stored<'py>(
             let _expecting = Expecting::begin(py, runtime, id, contained);
             blob::load_pinned(py, pinned).map_err(|error| python::unreadable(py, &error))
         }
-        Err(RuntimeError::Failed(failure)) if failure.code == LOST => {
+        Err(RuntimeError::Failed(failure)) if failure.code == FailureCode::ObjectLost => {
             let again = process::patiently(py, || runtime.get_one(id, deadline))?;
             let again = again.map_err(|error| process::error(py, &error))?;
             load(py, runtime, id, &again, None, deadline)

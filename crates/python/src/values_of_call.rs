@@ -7,7 +7,7 @@ use crate::{common, process, python};
 use bytes::Bytes;
 use oxiray_ids::TaskId;
 use oxiray_runtime::{EVERYTHING, INLINE_BYTES, INLINE_TOTAL_BYTES, Outcome, ScannedValue};
-use oxiray_wire::message::{ArgumentReference, Content, Failure, Value};
+use oxiray_wire::message::{ArgumentReference, Content, FailureCode, Value};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
@@ -166,7 +166,7 @@ fn check_count(values: usize, count: u32) -> PyResult<()> {
 /// What a call has for its result that ended its actor.
 pub(crate) fn left() -> Value {
     let text = "The actor is dead because it called exit_actor().".to_owned();
-    let failure = Failure { code: "actor_left".into(), text, cause: Bytes::new() };
+    let failure = FailureCode::ActorLeft.because(text);
     Value { content: Some(Content::Failed(failure)), contained: Vec::new() }
 }
 

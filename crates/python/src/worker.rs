@@ -15,7 +15,7 @@ use oxiray_client::worker::{Newborn, end, group_flaw};
 use oxiray_client::{Functions, assigned, attend};
 use oxiray_ids::TaskId;
 use oxiray_runtime::{Outcome, Runtime};
-use oxiray_wire::message::{Assign, Call, Content, Failure, Value, Variable};
+use oxiray_wire::message::{Assign, Call, Content, FailureCode, Value, Variable};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
@@ -150,7 +150,7 @@ impl Worker {
     }
 
     fn note_flaw(&self, text: Option<String>) {
-        let failed = |text| Failure { code: "runtime_env".into(), text, cause: Bytes::new() };
+        let failed = |text| FailureCode::RuntimeEnv.because(text);
         let value = |failure| Value { content: Some(Content::Failed(failure)), contained: Vec::new() };
         *self.flaw.lock().unwrap_or_else(PoisonError::into_inner) = text.map(failed).map(value);
     }

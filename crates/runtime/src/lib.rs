@@ -67,7 +67,7 @@ pub use lead::protocol::Unmet;
 pub use metrics::{MetricIndex, MetricKind, NotKept, declare_metric, record_metric};
 pub use pins_ahead::{AskedPin, PinsAhead};
 pub use runtime::{ActorWork, Runtime, RuntimeError};
-pub use stored::{Figures, LOST, Pinned};
+pub use stored::{Figures, Pinned};
 pub use telling::begin_metrics;
 pub use title::{begin_titles, show_title};
 pub use waits::Gathered;

@@ -123,7 +123,7 @@ impl Table {
         let series = metric.series.entry(tags).or_default();
         series.has_changed = true;
         match metric.kind {
-            MetricKind::Gauge | MetricKind::Unknown => series.value = value,
+            MetricKind::Gauge => series.value = value,
             MetricKind::Counter => series.value += value,
             MetricKind::Histogram => {
                 series.value += value;

@@ -13,10 +13,10 @@ use crate::lead::protocol::Unmet;
 use crate::links::Links;
 use crate::returning;
 use crate::shell::{Shell, State};
-use bytes::Bytes;
 use oxiray_ids::{ActorId, ObjectId, TaskId, Unique, WorkerId};
 use oxiray_wire::message::{
-    ActorAnswer, ActorCreate, ActorLookup, Assign, ClusterQuery, ClusterReport, Failure, Unpin, Value, Welcome,
+    ActorAnswer, ActorCreate, ActorLookup, Assign, ClusterQuery, ClusterReport, Failure, FailureCode, Unpin, Value,
+    Welcome,
 };
 use oxiray_wire::{Connection, Received};
 use std::sync::Arc;
@@ -57,11 +57,7 @@ impl Identity {
 
 /// What a call meets that waits for something after it was cancelled.
 fn waits_for_nothing() -> RuntimeError {
-    RuntimeError::Failed(Failure {
-        code: "cancelled".into(),
-        text: "this call was cancelled, so that it waits for nothing more".into(),
-        cause: Bytes::new(),
-    })
+    RuntimeError::Failed(FailureCode::Cancelled.because("this call was cancelled, so that it waits for nothing more"))
 }
 
 /// An actor to be made.
@@ -268,7 +264,7 @@ impl Runtime {
             let message = message(question);
             if let Err(error) = message.check_size() {
                 state.daemon.questions.withdraw(question);
-                let failure = Failure { code: "invalid".into(), text: error.to_string(), cause: Bytes::new() };
+                let failure = FailureCode::Invalid.because(error.to_string());
                 return Err(RuntimeError::Failed(failure));
             }
             state.note_question(question, &message);
@@ -365,7 +361,7 @@ impl Runtime {
                      no more. Wait for some of them first, or make the actor with a higher limit",
                     work.name, work.pending_limit
                 );
-                return Err(RuntimeError::Failed(Failure { code: "pending_calls".into(), text, cause: Bytes::new() }));
+                return Err(RuntimeError::Failed(FailureCode::PendingCalls.because(text)));
             }
             Ok(state.submit_call(actor, work))
         })
@@ -417,9 +413,8 @@ impl Runtime {
 }
 
 pub(crate) fn unexpected() -> RuntimeError {
-    RuntimeError::Failed(Failure {
-        code: "system".into(),
-        text: "the daemon gave an answer that does not fit the question: the two are of different builds".into(),
-        cause: Bytes::new(),
-    })
+    RuntimeError::Failed(
+        FailureCode::System
+            .because("the daemon gave an answer that does not fit the question: the two are of different builds"),
+    )
 }

@@ -12,10 +12,9 @@ use crate::metrics::Telling;
 use crate::spin::Spin;
 use crate::unfinished::Unfinished;
 use crate::watched::{Noticed, Sign};
-use bytes::Bytes;
 use oxiray_ids::{ObjectId, TaskId};
 use oxiray_store::{Access, Extent, FileId, SegmentCache};
-use oxiray_wire::message::{Failure, SegmentsUnmapped};
+use oxiray_wire::message::{Failure, FailureCode, SegmentsUnmapped};
 use oxiray_wire::{Body, Received};
 use rustc_hash::FxHashMap;
 use std::os::fd::OwnedFd;
@@ -113,10 +112,11 @@ impl Io for Shell {
     }
 
     fn map(&mut self, file: FileId, access: Access, extent: Extent, descriptor: OwnedFd) -> Result<(), Failure> {
-        self.segments.insert(file, access, &descriptor, extent).map_err(|error| Failure {
-            code: "system".into(),
-            text: format!("{} bytes of the object store could not be mapped into this process: {error}", extent.bytes),
-            cause: Bytes::new(),
+        self.segments.insert(file, access, &descriptor, extent).map_err(|error| {
+            FailureCode::System.because(format!(
+                "{} bytes of the object store could not be mapped into this process: {error}",
+                extent.bytes
+            ))
         })?;
         let files: Vec<u64> = self.segments.trim(FILES_LIMIT, file).into_iter().map(|file| file.0).collect();
         if !files.is_empty() {

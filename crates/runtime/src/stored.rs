@@ -1,7 +1,7 @@
 //! Values in the machine's store, as the language front uses them.
 
 use crate::core::client::program::Retained;
-use crate::core::questions::{DaemonAnswer, OBJECT_SEALED};
+use crate::core::questions::DaemonAnswer;
 use crate::core::retrying::MemoryRetries;
 use crate::core::{DAEMON, INLINE_BYTES};
 use crate::lead::Shared;
@@ -12,7 +12,7 @@ use oxiray_ids::{ObjectId, TaskId};
 use oxiray_store::{ReadMapping, SegmentId, WriteMapping};
 use oxiray_wire::Message;
 use oxiray_wire::message::{
-    Abort, Allocate, CollectGarbage, Failure, Holdings, HoldingsQuery, Pin, SegmentsUnmapped, Unpin,
+    Abort, Allocate, CollectGarbage, Failure, FailureCode, Holdings, HoldingsQuery, Pin, SegmentsUnmapped, Unpin,
 };
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,10 +20,6 @@ use std::time::{Duration, Instant};
 
 /// How often a grant may cross the unmapping of its segment.
 const GRANTS_LIMIT: usize = 8;
-/// The failure code of stored bytes that are gone.
-pub const LOST: &str = "object_lost";
-/// The failure code of a call that goes back to its owner since an argument is gone.
-const GIVEN_BACK: &str = "given_back";
 
 /// A stored object mapped for reading; it stays in memory until this is dropped.
 #[derive(Debug)]
@@ -110,7 +106,7 @@ impl Runtime {
                 }
                 Ok(_) => return Err(unexpected()),
                 // An earlier attempt got that far; the daemon counts this process as a holder as if it had written it.
-                Err(RuntimeError::Failed(failure)) if failure.code == OBJECT_SEALED => return Ok(()),
+                Err(RuntimeError::Failed(failure)) if failure.code == FailureCode::ObjectSealed => return Ok(()),
                 Err(error) => return Err(error),
             };
             let mapping: Option<WriteMapping> = self.shared.with(|state| {
@@ -160,7 +156,7 @@ impl Runtime {
             self.pin_unless(id, None, None, |state, seen| goes_back = state.argument_lost(call, id, losses, seen));
         pinned.map_err(|error| match error {
             RuntimeError::Failed(failure) if goes_back => {
-                RuntimeError::Failed(Failure { code: GIVEN_BACK.into(), ..failure })
+                RuntimeError::Failed(Failure { code: FailureCode::GivenBack, ..failure })
             }
             error => error,
         })
@@ -190,7 +186,7 @@ impl Runtime {
                 // Too many may have been asked for: this one alone is another matter.
                 Err(RuntimeError::Failed(_)) if is_asked => continue,
                 Err(error) => {
-                    if matches!(&error, RuntimeError::Failed(failure) if failure.code == LOST) {
+                    if matches!(&error, RuntimeError::Failed(failure) if failure.code == FailureCode::ObjectLost) {
                         self.shared.with_time(|state| on_loss(state, losses));
                     }
                     return Err(error);

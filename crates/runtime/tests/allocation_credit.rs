@@ -5,7 +5,7 @@
 mod common;
 
 use oxiray_runtime::Runtime;
-use oxiray_wire::message::{Allocate, Allocated, Content, Failure, StoreRefused, Value};
+use oxiray_wire::message::{Allocate, Allocated, Content, Failure, FailureCode, StoreRefused, Value};
 use oxiray_wire::{Connection, Message, Received};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
@@ -44,7 +44,7 @@ fn play(mut connection: Connection, lends: bool, seen: &Sender<Seen>) {
         for Received { message, .. } in received.drain(..) {
             let what = match message {
                 Message::Allocate(Allocate { request, ahead: true, .. }) if !lends => {
-                    let failure = Some(Failure { code: "store_full".into(), ..Failure::default() });
+                    let failure = Some(Failure { code: FailureCode::StoreFull, ..Failure::default() });
                     connection.send(&StoreRefused { request, failure });
                     Seen::Refused
                 }

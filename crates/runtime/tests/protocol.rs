@@ -10,8 +10,8 @@ use oxiray_runtime::{
     ActorWork, Arguments, Class, ClientEvent, Duty, Outcome, Place, Routine, Runtime, RuntimeError, Unmet, Work,
 };
 use oxiray_wire::message::{
-    self, ActorCreate, ActorDied, ActorPlaced, ActorRestarting, Call, Content, Environment, Failure, LeaseEnded,
-    LeaseGranted, LeaseRefused, LostArgument, Notice, Published, Reply, Returned, Value,
+    self, ActorCreate, ActorDied, ActorPlaced, ActorRestarting, Call, Content, Environment, Failure, FailureCode,
+    LeaseEnded, LeaseGranted, LeaseRefused, LostArgument, Notice, Published, Reply, Returned, Value,
 };
 use oxiray_wire::{Connection, Message, Received};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -176,7 +176,7 @@ fn what_is_refused_fails_with_the_reason() {
     let (runtime, mut daemon) = started();
     let id = submit(&runtime, work("f"));
     let request = daemon.lease_request();
-    let failure = Failure { code: "task_unschedulable".into(), text: "too much".into(), cause: Bytes::new() };
+    let failure = FailureCode::TaskUnschedulable.because("too much");
     daemon.say(LeaseRefused { request, failure: Some(failure.clone()) });
     assert_eq!(failure_of(&runtime, id), failure);
 }
@@ -197,7 +197,7 @@ fn a_task_is_run_again_until_its_retries_are_used_up() {
         });
     }
     let failure = failure_of(&runtime, id);
-    assert_eq!(failure.code, "worker_crashed");
+    assert_eq!(failure.code, FailureCode::WorkerCrashed);
     assert!(failure.text.contains("killed by signal 9 (SIGKILL)"), "{}", failure.text);
 }
 
@@ -242,7 +242,7 @@ fn an_actor_gets_its_calls_in_order_and_its_death_fails_them() {
     process.reply(&calls[0], "one");
     assert_eq!(value_of(&runtime, results[0]), inline("one"));
     drop(process);
-    let failure = Failure { code: "actor_died".into(), text: "it was killed".into(), cause: Bytes::new() };
+    let failure = FailureCode::ActorDied.because("it was killed");
     daemon.say(ActorDied { actor: create.actor, failure: Some(failure.clone()) });
     assert_eq!(failure_of(&runtime, results[2]), failure);
     assert_eq!(
@@ -258,9 +258,9 @@ fn a_deadline_ends_a_wait_and_the_daemons_death_ends_everything() {
     let soon = Some(Instant::now() + Duration::from_millis(20));
     assert!(matches!(runtime.get(&[id], soon), Err(RuntimeError::Unmet(Unmet::TimedOut))));
     drop(daemon);
-    assert_eq!(failure_of(&runtime, id).code, "daemon_died");
-    assert_eq!(failure_of(&runtime, submit(&runtime, work("f"))).code, "daemon_died");
-    assert!(matches!(runtime.cluster(), Err(RuntimeError::Failed(failure)) if failure.code == "daemon_died"));
+    assert_eq!(failure_of(&runtime, id).code, FailureCode::DaemonDied);
+    assert_eq!(failure_of(&runtime, submit(&runtime, work("f"))).code, FailureCode::DaemonDied);
+    assert!(matches!(runtime.cluster(), Err(RuntimeError::Failed(failure)) if failure.code == FailureCode::DaemonDied));
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn a_call_that_the_daemons_death_interrupts_has_no_result() {
     let Ok(Duty::Run(ticket, _)) = runtime.next_duty(None) else { panic!("the call is to be run") };
     let inner = submit(&runtime, work("f"));
     drop(daemon);
-    assert_eq!(failure_of(&runtime, inner).code, "daemon_died");
+    assert_eq!(failure_of(&runtime, inner).code, FailureCode::DaemonDied);
     runtime.reply(ticket, Outcome { results: vec![inline("made of the failure")], ..Outcome::default() });
     assert_eq!(client.all_until_the_end(), []);
 }
@@ -340,7 +340,7 @@ fn a_stream_that_breaks_while_its_worker_lives_gets_a_verdict() {
         }
     }
     daemon.say(LeaseEnded { lease: 7, text: "killed by signal 9 (SIGKILL)".into(), ..LeaseEnded::default() });
-    assert_eq!(failure_of(&runtime, id).code, "worker_crashed");
+    assert_eq!(failure_of(&runtime, id).code, FailureCode::WorkerCrashed);
 }
 
 /// Nothing has gone through such a stream, so that its worker lives and no retry is spent.
@@ -383,7 +383,7 @@ fn a_cancelled_task_that_its_worker_gives_back_is_not_run_again() {
     runtime.cancel(ids[0], false, true).expect("a task may be cancelled");
     // The two cross: the worker has given the task back before it hears that nobody wants it.
     worker.say(Returned { tasks: vec![first.task], lost: Vec::new() });
-    assert_eq!(failure_of(&runtime, ids[0]).code, "cancelled");
+    assert_eq!(failure_of(&runtime, ids[0]).code, FailureCode::Cancelled);
     loop {
         match worker.next() {
             Message::Call(call) => {
@@ -406,7 +406,7 @@ fn a_cancelled_task_is_not_run_again_when_its_worker_dies() {
     worker.call();
     runtime.cancel(id, true, true).expect("a task may be cancelled");
     daemon.say(LeaseEnded { lease: 1, text: "killed by signal 9 (SIGKILL)".into(), ..LeaseEnded::default() });
-    assert_eq!(failure_of(&runtime, id).code, "cancelled");
+    assert_eq!(failure_of(&runtime, id).code, FailureCode::Cancelled);
 }
 
 /// A task that is given a stored result, and the worker that has it; the argument was made by the same worker.
@@ -451,7 +451,7 @@ fn a_reply_that_brings_stored_values_is_confirmed_and_the_death_of_its_worker_en
     let (argument, used, worker, _) = with_stored_argument(&runtime, &mut daemon);
     drop(worker);
     daemon.say(LeaseEnded { lease: 1, text: "killed by signal 9 (SIGKILL)".into(), ..LeaseEnded::default() });
-    assert_eq!(failure_of(&runtime, used).code, "worker_crashed");
+    assert_eq!(failure_of(&runtime, used).code, FailureCode::WorkerCrashed);
     let mut confirmed = Vec::new();
     loop {
         let Message::Confirm(said) = daemon.next() else { continue };
@@ -476,7 +476,7 @@ fn restarting(runtime: &Runtime, daemon: &mut Peer) -> ActorId {
     let call = process.call();
     process.reply(&call, "there");
     assert_eq!(value_of(runtime, first), inline("there"));
-    let failure = Failure { code: "actor_unavailable".into(), text: "it died".into(), cause: Bytes::new() };
+    let failure = FailureCode::ActorUnavailable.because("it died");
     daemon.say(ActorRestarting { actor, failure: Some(failure), ..ActorRestarting::default() });
     // What comes after it is heard after it: what is called from here on is called while the actor restarts.
     daemon.say(Notice { text: "it restarts".into(), job: None });
@@ -495,10 +495,10 @@ fn a_call_to_an_actor_that_restarts_fails_after_a_while_unless_it_may_wait() {
     let (waits, fails, twice) = (call(-1), call(0), call(1));
     let began = Instant::now();
     let failure = failure_of(&runtime, fails);
-    assert_eq!(failure.code, "actor_unavailable");
+    assert_eq!(failure.code, FailureCode::ActorUnavailable);
     assert!(failure.text.contains("The actor is restarting."), "{}", failure.text);
     assert!(runtime.peek(twice).is_none(), "it has a retry left");
-    assert_eq!(failure_of(&runtime, twice).code, "actor_unavailable");
+    assert_eq!(failure_of(&runtime, twice).code, FailureCode::ActorUnavailable);
     assert!(began.elapsed() >= Duration::from_secs(3), "it waited twice");
     let placed = ActorPlaced { actor, worker: WorkerId::generate(), is_near: false };
     let mut process = daemon.join(placed);

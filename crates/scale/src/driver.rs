@@ -4,7 +4,8 @@ use crate::head::Head;
 use oxiray_ids::{ActorId, PlacementGroupId, WorkerId};
 use oxiray_wire::message::{
     ActorCreate, ActorLookup, Amount, AnswerToClient, DaemonToClient, DaemonToNewcomer, Direction as _,
-    Driver as Greeting, EventToClient, GroupBundle, GroupCreate, Hello, LeaseRequest, LeaseReturn, Welcome,
+    Driver as Greeting, EventToClient, FailureCode, GroupBundle, GroupCreate, Hello, LeaseRequest, LeaseReturn,
+    Welcome,
 };
 use oxiray_wire::{Connection, Message, Received};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -90,8 +91,7 @@ impl Driver {
         bytes[..8].copy_from_slice(&request.to_be_bytes());
         let bundles = vec![GroupBundle { demand: cpu(), ..GroupBundle::default() }];
         let group = PlacementGroupId::new(bytes);
-        let strategy = "PACK".to_owned();
-        self.send(GroupCreate { request, group, strategy, bundles, tells_when_created: true, ..GroupCreate::default() })
+        self.send(GroupCreate { request, group, bundles, tells_when_created: true, ..GroupCreate::default() })
     }
 
     /// Asks for a worker with a CPU.
@@ -137,7 +137,7 @@ impl Driver {
         let failed = |what: &str, text: String| Err(io::Error::other(format!("{what}: {text}")));
         let word = match DaemonToClient::of(received.message).map_err(io::Error::other)? {
             DaemonToClient::Answer(AnswerToClient::ActorAnswer(answer)) => match answer.failure {
-                Some(failure) if failure.code == "actor_not_found" => Word::NoActor,
+                Some(failure) if failure.code == FailureCode::ActorNotFound => Word::NoActor,
                 Some(failure) => return failed("an actor", failure.text),
                 None => Word::Actor,
             },

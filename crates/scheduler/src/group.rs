@@ -40,11 +40,6 @@ pub enum GroupStrategy {
 }
 
 impl GroupStrategy {
-    /// The strategy of this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Pack, Self::Spread, Self::StrictPack, Self::StrictSpread].into_iter().find(|one| one.name() == name)
-    }
-
     /// As programs write it.
     pub const fn name(self) -> &'static str {
         match self {

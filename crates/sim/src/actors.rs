@@ -9,7 +9,7 @@ use crate::spec::Spec;
 use crate::world::{ProcessIndex, World};
 use oxiray_ids::ActorId;
 use oxiray_runtime::DaemonAnswer;
-use oxiray_wire::message::{ActorCreate, ActorLookup, Strategy};
+use oxiray_wire::message::{ActorCreate, ActorLookup, Strategy, StrategyKind};
 use std::collections::btree_map::Entry;
 
 /// What actors hold while they live.
@@ -30,7 +30,7 @@ pub(crate) struct Owned {
 impl World {
     /// A driver makes an actor.
     pub(crate) fn make_actor(&mut self, process: ProcessIndex, strategy: Option<Strategy>) {
-        let within = strategy.as_ref().is_some_and(|strategy| strategy.kind == crate::groups::WITHIN);
+        let within = strategy.as_ref().is_some_and(|strategy| strategy.kind == StrategyKind::Group);
         let running = if within { RUNNING[0] } else { self.chance.one_of(&RUNNING) };
         let mut placement = running.to_vec();
         if running.is_empty() {

@@ -5,10 +5,9 @@ use crate::program::{Question, amounts};
 use crate::world::{ProcessIndex, World};
 use bytes::Bytes;
 use oxiray_ids::{NodeId, PlacementGroupId};
-use oxiray_wire::message::{Content, GroupBundle, GroupCreate, LabelCondition, Strategy, Value};
-
-/// The kind of [`Strategy`] that names a placement group.
-pub(crate) const WITHIN: u32 = 4;
+use oxiray_wire::message::{
+    Content, GroupBundle, GroupCreate, LabelCondition, LabelOperator, PlacementStrategy, Strategy, StrategyKind, Value,
+};
 
 /// What groups reserve.
 const BUNDLES: [&[&[(&str, u64)]]; 5] = [
@@ -38,7 +37,7 @@ impl World {
         let detached = self.chance.odds(100);
         let made = Made { bundles: bundles.len() as u32, ends_at, is_detached: detached };
         self.client(process).program.groups.insert(group, made);
-        let strategy = self.chance.one_of(&["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"]).to_owned();
+        let strategy = self.chance.one_of(PlacementStrategy::ALL);
         let (bundles, known) = (told.collect(), group);
         let asked = GroupCreate { group, strategy, bundles, detached, ..GroupCreate::default() };
         if detached {
@@ -69,10 +68,10 @@ impl World {
         if !self.options.has_strategies || self.chance.odds(700) {
             return None;
         }
-        let kind = self.chance.between(1, 3) as u32;
+        let kind = self.chance.one_of(&[StrategyKind::Spread, StrategyKind::Node, StrategyKind::Labels]);
         let node = self.chance.between(0, self.nodes.len() as u64) as u8;
         let zone = self.chance.one_of(&["a", "b", "c"]);
-        let condition = LabelCondition { key: "zone".into(), operator: 1, values: vec![zone.into()] };
+        let condition = LabelCondition { key: "zone".into(), operator: LabelOperator::In, values: vec![zone.into()] };
         let is_hard = self.chance.odds(500);
         let (hard, preferred) = if is_hard { (vec![condition], Vec::new()) } else { (Vec::new(), vec![condition]) };
         Some(Strategy {
@@ -94,7 +93,7 @@ impl World {
         let (group, bundles) = *groups.get(index)?;
         let bundle = self.chance.between(0, u64::from(bundles)) as u32;
         Some(Strategy {
-            kind: WITHIN,
+            kind: StrategyKind::Group,
             group: Some(group),
             bundle,
             captures: self.chance.odds(300),

@@ -8,7 +8,7 @@ use crate::world::{NodeIndex, ProcessIndex, StreamIndex, World};
 use oxiray_ids::{ObjectId, WorkerId};
 use oxiray_machine::{Key, TemplateKey};
 use oxiray_runtime::{Duty, Outcome, Ticket};
-use oxiray_wire::message::{Call, Content, Failure, Value};
+use oxiray_wire::message::{Call, Content, FailureCode, Value};
 
 /// What a process is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -356,7 +356,7 @@ impl World {
         }
         let mut outcome = Outcome { retiring: run.call.max_calls > 0, ..Outcome::default() };
         let value = if is_cancelled {
-            failed("cancelled")
+            failed(FailureCode::Cancelled)
         } else if is_raising {
             outcome.retry = !is_method;
             Value { content: Some(Content::Raised(bytes::Bytes::from_static(b"raised"))), contained: Vec::new() }
@@ -428,7 +428,7 @@ impl World {
     }
 }
 
-fn failed(code: &str) -> Value {
-    let failure = Failure { code: code.into(), text: code.into(), cause: bytes::Bytes::new() };
+fn failed(code: FailureCode) -> Value {
+    let failure = code.because(code.name());
     Value { content: Some(Content::Failed(failure)), contained: Vec::new() }
 }

@@ -6,7 +6,7 @@
 
 use crate::actors::Owned;
 use crate::agenda::{Event, MILLISECOND, Micros, SECOND};
-use crate::groups::{Made, WITHIN};
+use crate::groups::Made;
 use crate::node::Role;
 use crate::process::{Life, Process};
 use crate::spec::{Form, Spec};
@@ -15,7 +15,7 @@ use crate::world::{ProcessIndex, World};
 use bytes::Bytes;
 use oxiray_ids::{ActorId, ObjectId, PlacementGroupId};
 use oxiray_runtime::{Arguments, Class, Place, Routine, Work};
-use oxiray_wire::message::{Amount, Content, Driver, Environment, Value};
+use oxiray_wire::message::{Amount, Content, Driver, Environment, FailureCode, StrategyKind, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -210,7 +210,7 @@ impl World {
 
     fn make_task(&mut self, process: ProcessIndex) {
         let strategy = self.strategy(process);
-        let within = strategy.as_ref().is_some_and(|strategy| strategy.kind == WITHIN);
+        let within = strategy.as_ref().is_some_and(|strategy| strategy.kind == StrategyKind::Group);
         let demand = if within { DEMANDS[3] } else { self.chance.one_of(&DEMANDS) };
         let fresh = self.chance.odds(100);
         let preparation = self.some_preparation();
@@ -437,11 +437,11 @@ impl World {
             }
             Some(Content::Failed(failure)) => {
                 let is_disk = failure.text.contains("the disk is full");
-                let has_reason = failure.code != "system" || is_disk && self.options.heads_die;
+                let has_reason = failure.code != FailureCode::System || is_disk && self.options.heads_die;
                 assert!(has_reason, "PROGRAM-1: {id} failed for no reason: {}", failure.text);
-                let was_freed = failure.code != "object_freed" || self.freed.contains(&id);
+                let was_freed = failure.code != FailureCode::ObjectFreed || self.freed.contains(&id);
                 assert!(was_freed, "PROGRAM-1: {id} was freed by nobody");
-                let was_cancelled = failure.code != "cancelled" || self.options.tasks_are_cancelled;
+                let was_cancelled = failure.code != FailureCode::Cancelled || self.options.tasks_are_cancelled;
                 assert!(was_cancelled, "PROGRAM-1: {id} was cancelled by nobody");
             }
             Some(Content::Raised(_)) => assert!(self.options.tasks_crash, "PROGRAM-1: {id} raised nothing"),

@@ -57,11 +57,7 @@ impl StateCopy {
                 StateKind::RuntimeEnvs => drop(self.runtime_envs.remove(&gone.key)),
                 StateKind::Workers => drop(self.workers.remove(&gone.key)),
                 // They are not followed.
-                StateKind::Unknown
-                | StateKind::Tasks
-                | StateKind::Timeline
-                | StateKind::Objects
-                | StateKind::Explain => {}
+                StateKind::Tasks | StateKind::Timeline | StateKind::Objects | StateKind::Explain => {}
             }
         }
         let Tables { actors, jobs, nodes, placement_groups, runtime_envs, workers, .. } =

@@ -279,7 +279,7 @@ pub fn columns(kind: StateKind, detail: bool) -> Vec<&'static str> {
         StateKind::PlacementGroups => names(PLACEMENT_GROUPS, detail),
         StateKind::Objects => names(OBJECTS, detail),
         StateKind::RuntimeEnvs => names(RUNTIME_ENVS, detail),
-        StateKind::Explain | StateKind::Unknown => Vec::new(),
+        StateKind::Explain => Vec::new(),
     }
 }
 
@@ -305,7 +305,7 @@ pub fn actor_state(phase: ActorPhase) -> &'static str {
         ActorPhase::Alive => "ALIVE",
         ActorPhase::Dead => "DEAD",
         ActorPhase::Restarting => "RESTARTING",
-        ActorPhase::Waiting | ActorPhase::Starting | ActorPhase::Unknown => "PENDING_CREATION",
+        ActorPhase::Waiting | ActorPhase::Starting => "PENDING_CREATION",
     }
 }
 

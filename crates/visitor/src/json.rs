@@ -41,7 +41,7 @@ pub enum StateError {
 /// # Errors
 /// Where there is none.
 pub fn kind(name: &str) -> Result<StateKind, StateError> {
-    let known = StateKind::ALL.iter().copied().filter(|kind| *kind != StateKind::Unknown);
+    let known = StateKind::ALL.iter().copied();
     known.clone().find(|kind| kind.name() == name).ok_or_else(|| {
         let lists = known.filter(|kind| !matches!(kind, StateKind::Timeline | StateKind::Explain));
         let mut names: Vec<&str> = lists.map(StateKind::name).collect();

@@ -147,8 +147,7 @@ impl Visitor {
     /// # Errors
     /// Where the daemon refuses, or is gone.
     pub fn follow(&mut self, copy: &mut StateCopy, kinds: &[StateKind], limit: Duration) -> Result<bool, VisitError> {
-        let kinds = kinds.iter().map(|kind| i32::from(*kind).cast_unsigned()).collect();
-        let asked = StateFollow { request: 0, kinds, cursor: Some(copy.cursor()) };
+        let asked = StateFollow { request: 0, kinds: kinds.to_vec(), cursor: Some(copy.cursor()) };
         match self.ask(asked, limit) {
             Ok(changes) => {
                 json::check(changes.version)?;

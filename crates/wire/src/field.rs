@@ -2,20 +2,29 @@
 //!
 //! The format is that of protobuf. A number, text or list that is as if it were left out is left out, and an `Option` says
 //! whether it was. An identifier has its number of bytes, or its frame is refused; where it is no `Option` it must be there.
+//! One of a closed set of alternatives is read into its enum: a number or a word that stands for none of them is a refused
+//! frame, and one that is left out is the first of them.
 
 use crate::message::{
-    KeyValueAction, MetricKind, ObjectUse, OutOfMemory, Stamp, SubmissionAction, SubmissionState, TaskStage,
-    TokenAction,
+    CallError, FailureCode, KeyValueAction, LabelOperator, MetricKind, ObjectUse, OutOfMemory, PlacementStrategy,
+    Stamp, StrategyKind, SubmissionAction, SubmissionState, TaskStage, TokenAction,
 };
 use crate::shape::{self, Shape};
 use crate::state::{
-    ActorPhase, DemandKind, DeviceService, GroupScheduling, GroupState, ProcessRole, StateKind, TaskKind, WorkerDuty,
+    ActorPhase, DemandKind, DeviceService, GroupScheduling, GroupState, ProcessRole, ReplicaPhase, StateKind, TaskKind,
+    WorkerDuty,
 };
 use bytes::{Buf, BufMut, Bytes};
 use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, PlacementGroupId, TaskId, WorkerId};
 use prost::DecodeError;
 use prost::encoding::{self, DecodeContext, WireType};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+
+/// Numbers of alternatives are below this.
+const ALTERNATIVES_MAX: i32 = 64;
+/// The most characters of an unknown word that an error shows.
+const WORD_SHOWN_MAX: usize = 40;
 
 /// What a field of a message may be.
 pub(crate) trait Field {
@@ -46,10 +55,15 @@ pub(crate) trait Nested: prost::Message + Default {
     fn check(&self) -> Result<(), DecodeError>;
 }
 
+/// What is wrong with a field.
+fn wrong(why: impl Into<Cow<'static, str>>) -> DecodeError {
+    #[expect(deprecated, reason = "there is no other way to say what is wrong with a body")]
+    DecodeError::new(why)
+}
+
 /// A field was left out that must not be.
 pub(crate) fn missing() -> DecodeError {
-    #[expect(deprecated, reason = "there is no other way to say that a body lacks something")]
-    DecodeError::new("it is missing")
+    wrong("it is missing")
 }
 
 /// Where an error is.
@@ -317,8 +331,31 @@ impl<M: Nested> Field for Vec<M> {
     }
 }
 
-/// Enums of numbers. A number that this build does not know stands for the first of them.
-macro_rules! enumerations {
+/// Reads the number of one of a closed set of alternatives.
+fn alternative<T: TryFrom<i32>>(
+    name: &str,
+    wire_type: WireType,
+    buffer: &mut impl Buf,
+    context: DecodeContext,
+) -> Result<T, DecodeError> {
+    let mut number = 0;
+    encoding::uint64::merge(wire_type, &mut number, buffer, context)?;
+    of_number(name, number)
+}
+
+/// The alternative with that number. All of it counts: none stands for what is left of it in fewer bits.
+fn of_number<T: TryFrom<i32>>(name: &str, number: u64) -> Result<T, DecodeError> {
+    let known = i32::try_from(number).ok().and_then(|number| T::try_from(number).ok());
+    known.ok_or_else(|| wrong(format!("{number} is no {name}")))
+}
+
+/// The numbers of all alternatives.
+fn numbers<T: TryFrom<i32>>() -> Vec<u64> {
+    (0..ALTERNATIVES_MAX).filter(|number| T::try_from(*number).is_ok()).map(|number| number as u64).collect()
+}
+
+/// Enums of numbers.
+macro_rules! numbered {
     ($($type:ident,)*) => {$(
         impl Field for $type {
             #[inline]
@@ -338,23 +375,118 @@ macro_rules! enumerations {
                 buffer: &mut impl Buf,
                 context: DecodeContext,
             ) -> Result<(), DecodeError> {
-                let mut number = 0;
-                encoding::int32::merge(wire_type, &mut number, buffer, context)?;
-                *self = Self::try_from(number).unwrap_or_default();
+                *self = alternative(stringify!($type), wire_type, buffer, context)?;
                 Ok(())
             }
 
             fn shape() -> shape::Field {
-                shape::Field::Number
+                shape::Field::Alternative(numbers::<Self>())
             }
         }
     )*};
 }
 
-enumerations! {
-    KeyValueAction, MetricKind, ObjectUse, OutOfMemory, SubmissionAction, SubmissionState, TaskStage, TokenAction,
-    ActorPhase, DemandKind, DeviceService, GroupScheduling, GroupState, ProcessRole, StateKind, TaskKind, WorkerDuty,
+numbered! {
+    KeyValueAction, LabelOperator, MetricKind, ObjectUse, OutOfMemory, StrategyKind, SubmissionAction, SubmissionState,
+    TaskStage, TokenAction, ActorPhase, DemandKind, DeviceService, GroupScheduling, GroupState, ProcessRole, StateKind,
+    TaskKind, WorkerDuty,
 }
+
+impl Field for Vec<StateKind> {
+    fn encode(&self, number: u32, buffer: &mut impl BufMut) {
+        encoding::int32::encode_packed(number, &self.iter().map(|kind| i32::from(*kind)).collect::<Vec<_>>(), buffer);
+    }
+
+    fn length(&self, number: u32) -> usize {
+        encoding::int32::encoded_len_packed(number, &self.iter().map(|kind| i32::from(*kind)).collect::<Vec<_>>())
+    }
+
+    fn merge(&mut self, wire_type: WireType, buffer: &mut impl Buf, context: DecodeContext) -> Result<(), DecodeError> {
+        let mut numbers = Vec::new();
+        encoding::uint64::merge_repeated(wire_type, &mut numbers, buffer, context)?;
+        for number in numbers {
+            self.push(of_number("StateKind", number)?);
+        }
+        Ok(())
+    }
+
+    fn shape() -> shape::Field {
+        shape::Field::Alternatives(numbers::<StateKind>())
+    }
+}
+
+/// Reads the word of one of a closed set of alternatives.
+fn of_word<T>(
+    name: &str,
+    from_name: impl FnOnce(&str) -> Option<T>,
+    wire_type: WireType,
+    buffer: &mut impl Buf,
+    context: DecodeContext,
+) -> Result<T, DecodeError> {
+    let mut word = String::new();
+    encoding::string::merge(wire_type, &mut word, buffer, context)?;
+    from_name(&word).ok_or_else(|| {
+        let shown: String = word.chars().take(WORD_SHOWN_MAX).collect();
+        wrong(format!("{shown:?} is no {name}"))
+    })
+}
+
+/// Enums of words.
+macro_rules! worded {
+    ($($type:ident,)*) => {$(
+        impl Field for $type {
+            fn encode(&self, number: u32, buffer: &mut impl BufMut) {
+                encode_bytes(number, self.name().as_bytes(), buffer);
+            }
+
+            fn length(&self, number: u32) -> usize {
+                bytes_length(number, self.name().len())
+            }
+
+            fn merge(
+                &mut self,
+                wire_type: WireType,
+                buffer: &mut impl Buf,
+                context: DecodeContext,
+            ) -> Result<(), DecodeError> {
+                *self = of_word(stringify!($type), Self::from_name, wire_type, buffer, context)?;
+                Ok(())
+            }
+
+            fn shape() -> shape::Field {
+                shape::Field::Word(Self::names())
+            }
+        }
+
+        impl Field for Option<$type> {
+            fn encode(&self, number: u32, buffer: &mut impl BufMut) {
+                if let Some(word) = self {
+                    word.encode(number, buffer);
+                }
+            }
+
+            fn length(&self, number: u32) -> usize {
+                self.as_ref().map_or(0, |word| word.length(number))
+            }
+
+            fn merge(
+                &mut self,
+                wire_type: WireType,
+                buffer: &mut impl Buf,
+                context: DecodeContext,
+            ) -> Result<(), DecodeError> {
+                *self = Some(of_word(stringify!($type), $type::from_name, wire_type, buffer, context)?);
+                Ok(())
+            }
+
+            fn shape() -> shape::Field {
+                $type::shape()
+            }
+        }
+    )*};
+}
+
+worded! { CallError, FailureCode, PlacementStrategy, ReplicaPhase, }
 
 /// Reads the bytes of an identifier.
 #[inline]
@@ -369,17 +501,16 @@ fn identifier<const BYTES: usize>(wire_type: WireType, buffer: &mut impl Buf) ->
 }
 
 fn malformed() -> DecodeError {
-    #[expect(deprecated, reason = "there is no other way to say what is wrong with an identifier")]
-    DecodeError::new("it is no identifier of its kind")
+    wrong("it is no identifier of its kind")
 }
 
 #[inline]
-fn identifier_length(number: u32, bytes: usize) -> usize {
+fn bytes_length(number: u32, bytes: usize) -> usize {
     encoding::key_len(number) + encoding::encoded_len_varint(bytes as u64) + bytes
 }
 
 #[inline]
-fn encode_identifier(number: u32, bytes: &[u8], buffer: &mut impl BufMut) {
+fn encode_bytes(number: u32, bytes: &[u8], buffer: &mut impl BufMut) {
     encoding::encode_key(number, WireType::LengthDelimited, buffer);
     encoding::encode_varint(bytes.len() as u64, buffer);
     buffer.put_slice(bytes);
@@ -388,13 +519,13 @@ fn encode_identifier(number: u32, bytes: &[u8], buffer: &mut impl BufMut) {
 /// Appends identifiers under one number.
 pub(crate) fn encode_identifiers(number: u32, ids: &[ObjectId], buffer: &mut impl BufMut) {
     for id in ids {
-        encode_identifier(number, id.as_bytes(), buffer);
+        encode_bytes(number, id.as_bytes(), buffer);
     }
 }
 
 /// How many bytes that takes.
 pub(crate) fn identifiers_length(number: u32, ids: &[ObjectId]) -> usize {
-    ids.len() * identifier_length(number, ObjectId::BYTES)
+    ids.len() * bytes_length(number, ObjectId::BYTES)
 }
 
 /// Identifiers. One that names nothing does not travel.
@@ -404,13 +535,13 @@ macro_rules! identifiers {
             #[inline]
             fn encode(&self, number: u32, buffer: &mut impl BufMut) {
                 if !self.is_nil() {
-                    encode_identifier(number, self.as_bytes(), buffer);
+                    encode_bytes(number, self.as_bytes(), buffer);
                 }
             }
 
             #[inline]
             fn length(&self, number: u32) -> usize {
-                if self.is_nil() { 0 } else { identifier_length(number, Self::BYTES) }
+                if self.is_nil() { 0 } else { bytes_length(number, Self::BYTES) }
             }
 
             #[inline]
@@ -465,13 +596,13 @@ macro_rules! identifiers {
             #[inline]
             fn encode(&self, number: u32, buffer: &mut impl BufMut) {
                 for id in self {
-                    encode_identifier(number, id.as_bytes(), buffer);
+                    encode_bytes(number, id.as_bytes(), buffer);
                 }
             }
 
             #[inline]
             fn length(&self, number: u32) -> usize {
-                self.len() * identifier_length(number, $id::BYTES)
+                self.len() * bytes_length(number, $id::BYTES)
             }
 
             #[inline]

@@ -18,6 +18,8 @@
 //! - WIRE-4: a message that no frame can carry is never sent: it ends the connection, which both ends hear of.
 //! - WIRE-3: frames of a kind that the reader does not know are skipped, so that a newer peer may say more.
 //! - WIRE-5: a message goes in the directions that name it ([`message::Direction`]), and ends a stream of any other.
+//! - WIRE-6: one of a closed set of alternatives is read into its enum; a number or a word that stands for none of them is a
+//!   refused frame.
 
 mod body;
 pub mod connection;
@@ -31,6 +33,7 @@ pub mod ring;
 pub mod session;
 pub mod shape;
 pub mod state;
+mod words;
 
 pub use body::{Body, CallFrame, ReplyFrame};
 pub use connection::{Connection, Received};

@@ -380,9 +380,9 @@ pub struct Reference {
 /// Something went wrong outside of user code.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct Failure {
-    /// A stable code that the front turns into an exception type, such as `worker_crashed`.
+    /// What kind of failure it is.
     #[field(1)]
-    pub code: String,
+    pub code: FailureCode,
     /// What happened, why, and what to do.
     #[field(2)]
     pub text: String,

@@ -33,6 +33,12 @@ pub enum Field {
     Bytes,
     /// UTF-8.
     Text,
+    /// A number that stands for one of a closed set of alternatives: one of these.
+    Alternative(Vec<u64>),
+    /// Such numbers, one behind the other.
+    Alternatives(Vec<u64>),
+    /// A word that stands for one of a closed set of alternatives: one of these.
+    Word(Vec<&'static str>),
     /// An identifier.
     Identifier {
         /// How many bytes each has.
@@ -130,7 +136,8 @@ mod tests {
         let (Field::Message(failure), Field::Message(reference)) = (&value.fields[&4], &value.fields[&5]) else {
             panic!("{value:?}")
         };
-        assert_eq!((&failure.fields[&1], &failure.fields[&3]), (&Field::Text, &Field::Bytes));
+        assert_eq!((&failure.fields[&2], &failure.fields[&3]), (&Field::Text, &Field::Bytes));
+        assert!(matches!(&failure.fields[&1], Field::Word(words) if words.contains(&"worker_crashed")));
         assert_eq!(reference.fields[&2], Field::Identifier { bytes: 28, is_required: false });
         // Maps, packed numbers, and what is read in a way of its own.
         assert!(
@@ -139,6 +146,7 @@ mod tests {
         let Field::Message(devices) = &Shape::of(133).expect("NodeState").fields[&3] else { panic!("devices") };
         assert_eq!((&devices.fields[&2], &devices.fields[&3]), (&Field::Numbers, &Field::Numbers));
         assert_eq!(Shape::of(71).expect("Call").fields[&3], Field::Text);
+        assert_eq!(Shape::of(64).expect("KeyValueRequest").fields[&2], Field::Alternative(vec![1, 2, 3, 4]));
         assert!(Message::KINDS.iter().all(|kind| Shape::of(*kind).is_some()));
         assert!(Shape::of(9).is_none() && Shape::of(u16::MAX).is_none());
     }

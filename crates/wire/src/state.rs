@@ -19,8 +19,8 @@ pub use cluster::{
 };
 pub use explanation::{Explanation, NodeVerdict};
 pub use growth::{
-    AutoscalerState, BundleRecord, ConditionRecord, FreeShare, FreeShares, GroupEntry, GroupStatus, GrowthView,
-    IDLE_TIMEOUT_S, MachineRecord, PlanRecord, ReplicaLimits, ReplicaRecord, SelectorRecord, StandingRecord,
+    AutoscalerState, BundleRecord, FreeShare, FreeShares, GroupEntry, GroupStatus, GrowthView, IDLE_TIMEOUT_S,
+    MachineRecord, PlanRecord, ReplicaLimits, ReplicaPhase, ReplicaRecord, SelectorRecord, StandingRecord,
     WaitingRecord,
 };
 pub use holdings::{Holding, ObjectHolder, ObjectProcess};

@@ -1,10 +1,14 @@
 //! The format stays what it is: bodies that were written once are read, and written back byte by byte.
 
 use bytes::{Bytes, BytesMut};
-use oxiray_wire::{Body as _, Message};
+use oxiray_wire::message::{KeyValueAction, SubmissionAction, TokenAction};
+use oxiray_wire::shape::{Field, Shape};
+use oxiray_wire::{Body as _, FrameError, Message};
+use prost::encoding::encode_varint;
 
 /// A body of every message with something in every field, one a line: kind, name, and the bytes in hexadecimal digits.
-/// Lines are added, and none is changed: an encoder of another make wrote them from the schema of version 1.
+/// Lines are added, and none is changed: an encoder of another make wrote them from the schema of version 1. Where a field
+/// stands for one of a closed set of alternatives, it says one of them.
 const CORPUS: &str = include_str!("corpus/messages.txt");
 
 fn corpus() -> impl Iterator<Item = (u16, &'static str, Bytes)> {
@@ -41,4 +45,83 @@ fn every_message_is_in_the_corpus() {
     let missing: Vec<_> = Message::KINDS.iter().filter(|kind| !known.contains(kind)).collect();
     assert!(missing.is_empty(), "add a line for each of these kinds to tests/corpus/messages.txt: {missing:?}");
     assert_eq!(known.len(), Message::KINDS.len(), "a kind is never used again, and its line stays");
+}
+
+/// What a field is given that must stand for one of a closed set of alternatives.
+#[derive(Clone, Copy)]
+enum Given {
+    Number(u64),
+    Word(&'static str),
+}
+
+/// Bodies of that shape with nothing in them but a field, at any depth, that stands for an alternative and says `given`.
+fn bodies(shape: &Shape, given: Given) -> Vec<Vec<u8>> {
+    let within = |tag: u32, value: &[u8]| {
+        let mut body = Vec::new();
+        encode_varint(u64::from(tag) << 3 | 2, &mut body);
+        encode_varint(value.len() as u64, &mut body);
+        body.extend_from_slice(value);
+        body
+    };
+    let mut all = Vec::new();
+    for (tag, field) in &shape.fields {
+        match (field, given) {
+            (Field::Alternative(_), Given::Number(number)) => {
+                let mut body = Vec::new();
+                encode_varint(u64::from(*tag) << 3, &mut body);
+                encode_varint(number, &mut body);
+                all.push(body);
+            }
+            (Field::Alternatives(_), Given::Number(number)) => {
+                let mut numbers = Vec::new();
+                encode_varint(number, &mut numbers);
+                all.push(within(*tag, &numbers));
+            }
+            (Field::Word(_), Given::Word(word)) => all.push(within(*tag, word.as_bytes())),
+            (Field::Message(inner), _) => all.extend(bodies(inner, given).iter().map(|body| within(*tag, body))),
+            _ => {}
+        }
+    }
+    all
+}
+
+#[test]
+fn what_stands_for_no_alternative_is_refused_with_what_it_says() {
+    // The second would be a number that is known, if 32 bits of it counted.
+    let unknown = [
+        (Given::Number(99), "99 is no "),
+        (Given::Number(1 << 32 | 1), "4294967297 is no "),
+        (Given::Word("worker-crashed\n"), "\"worker-crashed\\n\" is no "),
+    ];
+    for (given, words) in unknown {
+        let mut count = 0;
+        for kind in Message::KINDS {
+            for body in bodies(Shape::of(*kind).expect("a kind"), given) {
+                count += 1;
+                match Message::decode(*kind, body.into()) {
+                    Err(FrameError::Body { error, .. }) if error.to_string().contains(words) => {}
+                    other => panic!("kind {kind}: {other:?}"),
+                }
+            }
+        }
+        assert!(count > 20, "only {count} fields");
+    }
+}
+
+#[test]
+fn an_unknown_alternative_is_told_of_with_its_field() {
+    let refused =
+        |kind, body: &'static [u8]| Message::decode(kind, Bytes::from_static(body)).expect_err("it is unknown");
+    let field = refused(310, &[2 << 3, 9]).to_string();
+    assert!(field.ends_with("TokenAsked.action: 9 is no TokenAction"), "{field}");
+    let nested = refused(13, &[2 << 3 | 2, 6, 1 << 3 | 2, 4, b'l', b'o', b's', b't']).to_string();
+    assert!(nested.ends_with("Failure.code: LeaseRefused.failure: \"lost\" is no FailureCode"), "{nested}");
+}
+
+#[test]
+fn a_question_that_does_not_say_what_is_to_be_done_changes_nothing() {
+    let asked = |kind| Message::decode(kind, Bytes::new()).expect("nothing must be there");
+    assert!(matches!(asked(64), Some(Message::KeyValueRequest(asked)) if asked.action == KeyValueAction::Get));
+    assert!(matches!(asked(233), Some(Message::SubmissionAsked(asked)) if asked.action == SubmissionAction::List));
+    assert!(matches!(asked(310), Some(Message::TokenAsked(asked)) if asked.action == TokenAction::List));
 }

@@ -5,7 +5,7 @@ use super::HeadCore;
 use crate::actors::{Actor, Connect, Created, Description, Making};
 use crate::clock::Alarm;
 use crate::demands::{Need, at_least, demand_of, home};
-use crate::failures::{death, failure};
+use crate::failures::death;
 use crate::journal::{Row, Undo};
 use crate::objects::contained_in;
 use crate::queue::PendingKind;
@@ -14,7 +14,8 @@ use oxiray_ids::{ActorId, JobId, WorkerId};
 use oxiray_machine::{Key, LEAVING_LIMIT, check_name, cut};
 use oxiray_resources::Demand;
 use oxiray_wire::message::{
-    ActorAnswer, ActorConnect, ActorCreate, ActorDied, ActorLeaving, ActorLookup, ActorPlaced, Content, Failure, Value,
+    ActorAnswer, ActorConnect, ActorCreate, ActorDied, ActorLeaving, ActorLookup, ActorPlaced, Content, Failure,
+    FailureCode, Value,
 };
 use std::time::Duration;
 
@@ -65,7 +66,7 @@ impl HeadCore {
         let answer = ActorAnswer { request: asked.request, ..ActorAnswer::default() };
         let checked = check_name("an actor's name", &asked.name);
         if let Err(text) = checked.and_then(|()| check_name("a namespace", &asked.namespace)) {
-            let failure = Some(failure("invalid", text));
+            let failure = Some(FailureCode::Invalid.because(text));
             return self.send(from, ActorAnswer { failure, ..answer });
         }
         match self.actors.known.create(description, asked.get_if_exists) {
@@ -81,7 +82,7 @@ impl HeadCore {
                     "the name `{}` is taken by an actor that lives; choose another, or pass get_if_exists=True to get that one",
                     asked.name
                 );
-                let failure = failure("actor_name_taken", text);
+                let failure = FailureCode::ActorNameTaken.because(text);
                 self.send(from, ActorAnswer { failure: Some(failure), ..answer });
             }
             Created::Duplicate => self.log(format!("client {from} made actor {id} twice")),
@@ -231,7 +232,7 @@ impl HeadCore {
         let text =
             "Can't find actor: this cluster has no such actor. It might be dead or it's from a different cluster";
         for client in self.actors.early.remove(&id).unwrap_or_default() {
-            let failure = failure("actor_died", text.to_owned());
+            let failure = FailureCode::ActorDied.because(text.to_owned());
             self.send(client, ActorDied { actor: id, failure: Some(failure) });
         }
     }
@@ -243,7 +244,7 @@ impl HeadCore {
         let answer = ActorAnswer { request: asked.request, ..ActorAnswer::default() };
         let checked = check_name("an actor's name", &asked.name).and_then(|()| check_name("a namespace", namespace));
         let answer = if let Err(text) = checked {
-            ActorAnswer { failure: Some(failure("invalid", text)), ..answer }
+            ActorAnswer { failure: Some(FailureCode::Invalid.because(text)), ..answer }
         } else if let Some(id) = self.actors.known.lookup(namespace, &asked.name) {
             self.found(answer, id)
         } else {
@@ -252,7 +253,7 @@ impl HeadCore {
                  the actor's handle or its job is still there",
                 asked.name
             );
-            let failure = failure("actor_not_found", text);
+            let failure = FailureCode::ActorNotFound.because(text);
             ActorAnswer { failure: Some(failure), ..answer }
         };
         self.send(from, answer);
@@ -317,5 +318,5 @@ impl HeadCore {
 }
 
 fn unschedulable(text: String) -> Failure {
-    failure("actor_unschedulable", text)
+    FailureCode::ActorUnschedulable.because(text)
 }

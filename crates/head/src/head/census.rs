@@ -7,14 +7,14 @@ use super::rows::ROWS_MAX;
 use crate::actors::{Actor, ActorState};
 use crate::census::{CallReport, Heard, OPEN_MAX, PATIENCE, Question};
 use crate::clock::Alarm;
-use crate::failures::failure;
 use oxiray_ids::TaskId;
 use oxiray_machine::{Key, check_name, cut};
 use oxiray_resources::Quantity;
 use oxiray_state::list;
 use oxiray_wire::Message;
 use oxiray_wire::message::{
-    Amount, Failure, ObjectLogQuery, StateQuery, StateReport, TaskLog, TaskLogQuery, TaskRecord, TaskStage,
+    Amount, CallError, Failure, FailureCode, ObjectLogQuery, StateQuery, StateReport, TaskLog, TaskLogQuery,
+    TaskRecord, TaskStage,
 };
 use oxiray_wire::state::{Amounts, STATE_VERSION, StateKind, TaskRow};
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +35,12 @@ impl HeadCore {
         let question: fn(u64) -> Message = match asked.kind {
             StateKind::Tasks | StateKind::Timeline | StateKind::Explain => |number| TaskLogQuery { number }.into(),
             StateKind::Objects => |number| ObjectLogQuery { number }.into(),
-            _ => {
+            StateKind::Actors
+            | StateKind::Nodes
+            | StateKind::Workers
+            | StateKind::Jobs
+            | StateKind::PlacementGroups
+            | StateKind::RuntimeEnvs => {
                 let answer = self.listed(&asked);
                 return self.answer_state(asker, asked.request, answer, String::new());
             }
@@ -56,7 +61,7 @@ impl HeadCore {
     /// A process tells of its calls.
     pub(super) fn task_log(&mut self, from: Key, mut log: TaskLog) {
         for record in &mut log.records {
-            for text in [&mut record.name, &mut record.error, &mut record.text] {
+            for text in [&mut record.name, &mut record.text] {
                 *text = cut(std::mem::take(text));
             }
             record.resources.truncate(RESOURCES_MAX);
@@ -163,7 +168,7 @@ impl HeadCore {
             node_id: ran_here.then(|| self.node_of_worker(*by)),
             worker_id: ran_here.then_some(*by),
             pid: ran_here.then_some(*pid),
-            error: (record.stage == TaskStage::Failed).then(|| error_name(&record.error)),
+            error: record.error.filter(|_| record.stage == TaskStage::Failed).map(error_name),
             message: error_message(&function, record),
             started_us: record.started_us,
             ended_us: record.ended_us,
@@ -208,7 +213,7 @@ impl HeadCore {
     }
 
     fn refuse_state(&mut self, asker: Key, request: u64, text: String) {
-        let failure = failure("state", text);
+        let failure = FailureCode::State.because(text);
         self.send(asker, StateReport { request, failure: Some(failure), ..StateReport::default() });
     }
 }
@@ -216,7 +221,11 @@ impl HeadCore {
 /// What went wrong, in Ray's words for what a call's own code raised.
 fn error_message(name: &str, record: &TaskRecord) -> Option<String> {
     let text = Some(&record.text).filter(|text| !text.is_empty())?;
-    Some(if record.error == "raised" { format!("User exception:\nray::{name}()\n{text}") } else { text.clone() })
+    Some(if record.error == Some(CallError::Raised) {
+        format!("User exception:\nray::{name}()\n{text}")
+    } else {
+        text.clone()
+    })
 }
 
 fn amounts_by_name(amounts: &[Amount]) -> Amounts {
@@ -224,13 +233,13 @@ fn amounts_by_name(amounts: &[Amount]) -> Amounts {
     Amounts { by_name: amounts.iter().map(one).collect() }
 }
 
-/// Ray's name for the code of a failure.
-fn error_name(code: &str) -> String {
-    match code {
-        "raised" => "TASK_EXECUTION_EXCEPTION".into(),
-        "worker_crashed" => "WORKER_DIED".into(),
-        "task_unschedulable" => "TASK_UNSCHEDULABLE_ERROR".into(),
-        "actor_unschedulable" => "ACTOR_UNSCHEDULABLE_ERROR".into(),
-        other => other.to_uppercase(),
+/// Ray's name for why a call failed.
+fn error_name(error: CallError) -> String {
+    match error {
+        CallError::Raised => "TASK_EXECUTION_EXCEPTION".into(),
+        CallError::Failed(FailureCode::WorkerCrashed) => "WORKER_DIED".into(),
+        CallError::Failed(FailureCode::TaskUnschedulable) => "TASK_UNSCHEDULABLE_ERROR".into(),
+        CallError::Failed(FailureCode::ActorUnschedulable) => "ACTOR_UNSCHEDULABLE_ERROR".into(),
+        CallError::Failed(code) => code.name().to_uppercase(),
     }
 }

@@ -10,13 +10,12 @@
 
 use super::HeadCore;
 use crate::clock::Alarm;
-use crate::failures::failure;
 use crate::members::{Left, Order};
 use crate::placement_groups::{GroupPhase, PlacementGroup};
 use crate::workers::Duty;
 use oxiray_ids::{NodeId, ObjectId, PlacementGroupId};
 use oxiray_machine::{Effect, Key, check_name};
-use oxiray_wire::message::{CopyWanted, DrainAsked, Draining, NodeDismissed, StateReport};
+use oxiray_wire::message::{CopyWanted, DrainAsked, Draining, FailureCode, NodeDismissed, StateReport};
 use oxiray_wire::state::{DrainState, DrainTold, STATE_VERSION};
 use std::time::Duration;
 
@@ -32,7 +31,7 @@ impl HeadCore {
                 StateReport { request: asked.request, drained, version: STATE_VERSION, ..StateReport::default() }
             }
             Err(text) => {
-                let failure = failure("state", text);
+                let failure = FailureCode::State.because(text);
                 StateReport { request: asked.request, failure: Some(failure), ..StateReport::default() }
             }
         };

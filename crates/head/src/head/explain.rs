@@ -132,7 +132,7 @@ impl HeadCore {
             TaskStage::Runs => return done(&format!("it runs on node {}", self.node_of_worker(latest.by).hex())),
             TaskStage::Finished => return done("it is done"),
             TaskStage::Failed => return done(&latest.record.text),
-            TaskStage::Unknown => return done("a process of another version has it"),
+            TaskStage::Unknown => return done("the process that has it does not say how far it is"),
         }
         let owner = self.clients.key_of(latest.by);
         let of_owner = self.pending.wanted.iter().filter(|(_, wanted)| {

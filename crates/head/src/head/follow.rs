@@ -3,11 +3,10 @@
 use super::HeadCore;
 use super::rows::ROWS_MAX;
 use crate::clock::{Alarm, Due};
-use crate::failures::failure;
 use crate::following::EncodedRow;
 use oxiray_machine::Key;
 use oxiray_state::Row;
-use oxiray_wire::message::{StateChanges, StateFollow};
+use oxiray_wire::message::{FailureCode, StateChanges, StateFollow};
 use oxiray_wire::state::StateKind;
 
 impl HeadCore {
@@ -18,7 +17,7 @@ impl HeadCore {
             Ok(None) => {}
             Ok(Some(told)) => self.send(from, told),
             Err(text) => {
-                let failure = Some(failure("state", text));
+                let failure = Some(FailureCode::State.because(text));
                 self.send(from, StateChanges { request, failure, ..StateChanges::default() });
             }
         }
@@ -51,9 +50,7 @@ impl HeadCore {
             StateKind::RuntimeEnvs => encoded(&self.environment_rows()),
             StateKind::PlacementGroups => encoded(&self.group_list(ROWS_MAX)),
             // They are refused.
-            StateKind::Unknown | StateKind::Tasks | StateKind::Timeline | StateKind::Objects | StateKind::Explain => {
-                Vec::new()
-            }
+            StateKind::Tasks | StateKind::Timeline | StateKind::Objects | StateKind::Explain => Vec::new(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::HeadCore;
 use crate::amounts::by_name;
+use crate::demands::placement_strategy;
 use crate::placement_groups::{GroupOwner, GroupPhase, PlacementGroup};
 use oxiray_machine::Key;
 use oxiray_scheduler::{GroupPlacement, place_group};
@@ -47,7 +48,7 @@ impl HeadCore {
             placement_group_id: description.id,
             name: description.name.clone(),
             namespace: description.namespace.clone(),
-            strategy: description.group.strategy.name().to_owned(),
+            strategy: placement_strategy(description.group.strategy),
             state: group.phase.state(),
             job_id: description.job,
             detached: description.owner == GroupOwner::Nobody,

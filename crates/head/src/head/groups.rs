@@ -3,7 +3,6 @@
 
 use super::HeadCore;
 use crate::demands::{Need, group_of};
-use crate::failures::failure;
 use crate::journal::{Row, Undo};
 use crate::placement_groups::{Awaited, GroupCreated, GroupDescription, GroupOwner, Reservation};
 use crate::queue::PendingKind;
@@ -11,7 +10,7 @@ use crate::workers::Duty;
 use oxiray_ids::{JobId, PlacementGroupId};
 use oxiray_machine::{Key, check_name};
 use oxiray_scheduler::{Group, GroupPlacement, place_group};
-use oxiray_wire::message::{Failure, GroupAnswer, GroupAwait, GroupCreate, Notice};
+use oxiray_wire::message::{Failure, FailureCode, GroupAnswer, GroupAwait, GroupCreate, Notice};
 use std::sync::Arc;
 
 /// What became of a request for a group that was not refused.
@@ -45,7 +44,7 @@ impl HeadCore {
     }
 
     fn take_group_on(&mut self, from: Key, asked: &GroupCreate) -> Result<Taken, Failure> {
-        let invalid = |text: String| failure("invalid", text);
+        let invalid = |text: String| FailureCode::Invalid.because(text);
         let job = self.clients.job_of(from).ok_or_else(|| invalid("its maker is gone".into()))?;
         let ending = || invalid("its job is ending".into());
         if !self.may_begin(from, job) {
@@ -68,7 +67,7 @@ impl HeadCore {
                     asked.name,
                     holder.hex()
                 );
-                return Err(failure("system", text));
+                return Err(FailureCode::System.because(text));
             }
             GroupCreated::Duplicate => {
                 let known = self.groups.known.get(id).map(|known| &known.description);
@@ -86,7 +85,7 @@ impl HeadCore {
         );
         let ticket = queued.map_err(|text| {
             self.groups.known.remove(id, &text);
-            failure("system", text)
+            FailureCode::System.because(text)
         })?;
         self.groups.reservations.insert(
             id,

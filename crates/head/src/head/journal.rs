@@ -1,10 +1,9 @@
 //! What is held back until it is written down, and how it is taken back where it cannot be.
 
 use super::HeadCore;
-use crate::failures::failure;
 use crate::journal::{Asked, Undo};
 use oxiray_machine::{Effect, Key};
-use oxiray_wire::message::{ActorAnswer, Failure, GroupAnswer, KeyValueAnswer, Refused};
+use oxiray_wire::message::{ActorAnswer, Failure, FailureCode, GroupAnswer, KeyValueAnswer, Refused};
 
 impl HeadCore {
     /// Of what came of a turn, what may be done now (CORE-6), and what is to be written.
@@ -38,7 +37,7 @@ impl HeadCore {
         let Some(asked) = self.durable.not_written(effects) else { return };
         self.log(fault.to_owned());
         for Asked { from, answer, undo } in asked {
-            let said = self.take_back(from, undo, failure("system", fault));
+            let said = self.take_back(from, undo, FailureCode::System.because(fault));
             self.durable.say_instead(answer, said);
         }
         self.durable.refused();

@@ -1,12 +1,11 @@
 //! Values that clients keep by name with the daemon.
 
 use super::HeadCore;
-use crate::failures::failure;
 use crate::journal::{KeyValueName, Row, Undo};
 use crate::key_value::NotKept;
 use bytes::Bytes;
 use oxiray_machine::Key;
-use oxiray_wire::message::{KeyValueAction, KeyValueAnswer, KeyValueRequest};
+use oxiray_wire::message::{FailureCode, KeyValueAction, KeyValueAnswer, KeyValueRequest};
 
 impl HeadCore {
     pub(super) fn keep(&mut self, from: Key, asked: KeyValueRequest) {
@@ -16,7 +15,7 @@ impl HeadCore {
                 Ok(was_there) => answer.count = u64::from(was_there),
                 Err(error) => {
                     let text = error.to_string();
-                    answer.failure = Some(failure("invalid", text));
+                    answer.failure = Some(FailureCode::Invalid.because(text));
                 }
             },
             KeyValueAction::Get => {
@@ -27,10 +26,6 @@ impl HeadCore {
             KeyValueAction::Delete => answer.count = self.forget_kept(from, &asked),
             KeyValueAction::List => {
                 answer.keys = self.durable.kept.list(&asked.namespace, &asked.key).cloned().collect();
-            }
-            KeyValueAction::Unknown => {
-                let text = "the daemon does not know what is to be done: the two are of different builds";
-                answer.failure = Some(failure("system", text));
             }
         }
         self.send(from, answer);

@@ -3,11 +3,10 @@
 use super::HeadCore;
 use super::validation::ProtocolError;
 use crate::demands::{Need, demand_of, home, large};
-use crate::failures::failure;
 use crate::queue::PendingKind;
 use crate::workers::Lease;
 use oxiray_machine::{Key, cut};
-use oxiray_wire::message::{CancelObject, LeaseRefused, LeaseRequest};
+use oxiray_wire::message::{CancelObject, FailureCode, LeaseRefused, LeaseRequest};
 
 impl HeadCore {
     pub(super) fn lease_request(&mut self, from: Key, mut asked: LeaseRequest) {
@@ -26,7 +25,7 @@ impl HeadCore {
             _ => demand_of(&asked.demand, &label)
                 .and_then(|demand| self.check(job, demand, asked.strategy.as_ref(), &label))
                 .map(Need::ResourceRequest)
-                .map_err(|text| failure("task_unschedulable", text)),
+                .map_err(|text| FailureCode::TaskUnschedulable.because(text)),
         };
         let need = match need {
             Ok(need) => need,

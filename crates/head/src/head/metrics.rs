@@ -14,7 +14,7 @@ impl HeadCore {
     /// A process tells what it recorded.
     pub(super) fn metrics_told(&mut self, from: Key, told: Metrics) {
         let Some(by) = self.clients.id_of(from) else { return };
-        for sample in told.samples.into_iter().filter_map(sample_of) {
+        for sample in told.samples.into_iter().map(sample_of) {
             if let Err(reason) = self.figures.metrics.record(by, sample) {
                 self.log(format!("metric {reason}"));
             }
@@ -106,15 +106,13 @@ fn counted(states: impl Iterator<Item = &'static str>) -> BTreeMap<&'static str,
     counts
 }
 
-/// `None` for a kind that only newer builds know.
-fn sample_of(told: MetricSample) -> Option<Sample> {
+fn sample_of(told: MetricSample) -> Sample {
     let kind = match told.kind {
         MetricKind::Counter => Kind::Counter,
         MetricKind::Gauge => Kind::Gauge,
         MetricKind::Histogram => Kind::Histogram,
-        MetricKind::Unknown => return None,
     };
     let tags = told.tags.into_iter().map(|tag| (tag.key, tag.value)).collect();
     let MetricSample { name, description, boundaries, value, counts, .. } = told;
-    Some(Sample { name, description, kind, boundaries, tags, value, counts })
+    Sample { name, description, kind, boundaries, tags, value, counts }
 }

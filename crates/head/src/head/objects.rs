@@ -1,11 +1,11 @@
 //! Objects that travel: what clients say of them. What the directory decides is carried out in `termination`.
 
 use super::HeadCore;
-use crate::failures::{failed_value, failure};
+use crate::failures::failed_value;
 use crate::objects::contained_in;
 use oxiray_ids::{ObjectId, WorkerId};
 use oxiray_machine::Key;
-use oxiray_wire::message::{CollectGarbage, Confirm, Failure, Hold, Publish, Reference};
+use oxiray_wire::message::{CollectGarbage, Confirm, Failure, FailureCode, Hold, Publish, Reference};
 
 /// What readers of a freed object are told.
 const FREED: &str = "free() was called on it: free only what is not needed again";
@@ -88,7 +88,7 @@ impl HeadCore {
         let mut out = Vec::new();
         for reference in references {
             let object = reference.object;
-            let value = failed_value("object_freed", FREED);
+            let value = failed_value(FailureCode::ObjectFreed, FREED);
             self.objects.known.free(client, object, reference.owner.unwrap_or_default(), value, &mut out);
         }
         self.carry_out(out);
@@ -105,7 +105,7 @@ impl HeadCore {
 
     /// Why an object is not to be read any more, where it is not.
     pub(crate) fn freed(&self, object: ObjectId) -> Option<Failure> {
-        self.objects.known.is_freed(object).then(|| failure("object_freed", FREED))
+        self.objects.known.is_freed(object).then(|| FailureCode::ObjectFreed.because(FREED))
     }
 
     /// Whether a process lives, as far as can be known (RESUME-1).

@@ -6,12 +6,12 @@
 use super::HeadCore;
 use crate::actors::{Actor, ActorState};
 use crate::clock::Alarm;
-use crate::failures::{death, failure};
+use crate::failures::death;
 use crate::journal::Row;
 use crate::workers::Duty;
 use oxiray_ids::ActorId;
 use oxiray_machine::Key;
-use oxiray_wire::message::{ActorKill, ActorRestarting, ArgumentLost};
+use oxiray_wire::message::{ActorKill, ActorRestarting, ArgumentLost, FailureCode};
 use std::time::Duration;
 
 /// How long an actor waits that died in its constructor, and the most that this doubles to each further time.
@@ -37,7 +37,7 @@ impl HeadCore {
         };
         self.durable.touch(Row::Actor(id));
         let text = last_words.unwrap_or_else(|| format!("{text}."));
-        let failure = failure("actor_unavailable", text);
+        let failure = FailureCode::ActorUnavailable.because(text);
         let (actor, began_nothing) = (id, lost.began_nothing);
         let said = ActorRestarting { actor, failure: Some(failure), began_nothing, was_drained };
         for client in lost.clients {

@@ -13,7 +13,7 @@ use super::HeadCore;
 use super::validation::ProtocolError;
 use crate::actors::Connect;
 use crate::clock::Alarm;
-use crate::failures::{death, failure};
+use crate::failures::death;
 use crate::fairness::{Held, Holder};
 use crate::jobs::JobEnd;
 use crate::journal::Row;
@@ -24,8 +24,8 @@ use crate::workers::{Duty, Lease, Worker};
 use oxiray_ids::{ActorId, JobId, NodeId, PlacementGroupId, WorkerId};
 use oxiray_machine::{GroupMembership, Key, demand};
 use oxiray_wire::message::{
-    ActorDied, ActorRestarting, ClientResume, Driver, GroupRelease, JobOver, NodeResume, NodeState, Refused, Returning,
-    ValueWanted, WorkerHeld,
+    ActorDied, ActorRestarting, ClientResume, Driver, FailureCode, GroupRelease, JobOver, NodeResume, NodeState,
+    Refused, Returning, ValueWanted, WorkerHeld,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -173,7 +173,7 @@ impl HeadCore {
                 self.actor_died(id, &death(&text));
                 continue;
             };
-            let failure = Some(failure("actor_unavailable", text));
+            let failure = Some(FailureCode::ActorUnavailable.because(text));
             let said = ActorRestarting { actor: id, failure, ..ActorRestarting::default() };
             for client in lost.clients {
                 self.tell(client, said.clone());

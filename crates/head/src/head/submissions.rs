@@ -3,12 +3,13 @@
 //! - CORE-7: the process of a job is started once, and only when the job's row is safe.
 
 use super::HeadCore;
-use crate::failures::failure;
 use crate::journal::{Row, Undo};
 use crate::submissions::{Stopping, Submitted, Word};
 use oxiray_machine::{Effect, Key, SubmissionOrder};
 use oxiray_wire::Message;
-use oxiray_wire::message::{Failure, Submission, SubmissionAction, SubmissionAnswer, SubmissionAsked, SubmissionSpec};
+use oxiray_wire::message::{
+    Failure, FailureCode, Submission, SubmissionAction, SubmissionAnswer, SubmissionAsked, SubmissionSpec,
+};
 
 impl HeadCore {
     /// Somebody submits, stops, deletes, or asks for jobs. What one printed is the shell's to read.
@@ -34,18 +35,17 @@ impl HeadCore {
                     asked.id,
                     known.state.name()
                 );
-                told.failure = Some(failure("invalid", text));
+                told.failure = Some(FailureCode::Invalid.because(text));
             }
-            (SubmissionAction::Unknown, _) => {
-                told.failure =
-                    Some(failure("system", "the head does not know what is to be done: it is of another build"));
-            }
-            (_, None) => {
+            (
+                SubmissionAction::List | SubmissionAction::Read | SubmissionAction::Stop | SubmissionAction::Delete,
+                None,
+            ) => {
                 let text = format!(
                     "no job was submitted as `{}`, or it ended long ago: `oxiray job list` names those that there are",
                     asked.id
                 );
-                told.failure = Some(failure("not_found", text));
+                told.failure = Some(FailureCode::NotFound.because(text));
             }
         }
         self.send(from, told);
@@ -62,7 +62,7 @@ impl HeadCore {
                 told.jobs.extend(self.jobs.submitted.get(&id).cloned());
             }
             Ok(Submitted::Known) => told.jobs.extend(self.jobs.submitted.get(&id).cloned()),
-            Err(why) => told.failure = Some(failure("invalid", why.to_string())),
+            Err(why) => told.failure = Some(FailureCode::Invalid.because(why.to_string())),
         }
         self.send(from, told);
     }

@@ -8,7 +8,7 @@
 
 use super::HeadCore;
 use crate::actors::{Actor, ActorState};
-use crate::failures::{death, failed_value, failure, for_actor};
+use crate::failures::{death, failed_value, for_actor};
 use crate::fairness::Holder;
 use crate::journal::Row;
 use crate::objects::Outcome;
@@ -18,8 +18,8 @@ use bytes::Bytes;
 use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, PlacementGroupId, WorkerId};
 use oxiray_machine::{Effect, Key};
 use oxiray_wire::message::{
-    ActorDeath, ActorDied, Failure, Forgotten, Freed, GroupAnswer, GroupRelease, LeaseEnded, LeaseRefused, Lost,
-    ObjectDelete, OutOfMemory, Published, Stop, Value, ValueWanted,
+    ActorDeath, ActorDied, Failure, FailureCode, Forgotten, Freed, GroupAnswer, GroupRelease, LeaseEnded, LeaseRefused,
+    Lost, ObjectDelete, OutOfMemory, Published, Stop, Value, ValueWanted,
 };
 use std::collections::BTreeMap;
 
@@ -193,7 +193,7 @@ impl HeadCore {
 
     /// A request of a client is never met.
     pub(super) fn refuse_lease(&mut self, to: Key, request: u64, text: String) {
-        self.send(to, LeaseRefused { request, failure: Some(failure("task_unschedulable", text)) });
+        self.send(to, LeaseRefused { request, failure: Some(FailureCode::TaskUnschedulable.because(text)) });
     }
 
     /// The lease's worker died with its node.
@@ -233,7 +233,7 @@ impl HeadCore {
                 self.refuse_lease(client, request, text);
             }
             PendingKind::Actor(id) => {
-                let failure = failure("actor_unschedulable", text);
+                let failure = FailureCode::ActorUnschedulable.because(text);
                 self.actor_died(id, &failure);
             }
             // It waits for room and not for a request.
@@ -246,7 +246,7 @@ impl HeadCore {
         for (ticket, text) in std::mem::take(&mut self.pending.unprepared) {
             let Some(wanted) = self.pending.wanted.remove(&ticket) else { continue };
             let text = format!("[Node {}] {text}", self.own.plan().ip);
-            let failure = failure("runtime_env", text);
+            let failure = FailureCode::RuntimeEnv.because(text);
             match wanted.want {
                 PendingKind::Actor(id) => self.actor_died(id, &failure),
                 // Room needs no environment.
@@ -280,7 +280,7 @@ impl HeadCore {
                 Outcome::Answer { client, object, value } => self.tell_value(client, object, value),
                 Outcome::OwnerDied { client, object, owner } => {
                     let text = self.figures.ends.owner_died(object, owner, self.clock.now);
-                    self.tell_value(client, object, failed_value("owner_died", text));
+                    self.tell_value(client, object, failed_value(FailureCode::OwnerDied, text));
                 }
                 Outcome::Lost { owner, object } => {
                     self.tell(owner, Lost { object });

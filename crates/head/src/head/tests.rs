@@ -33,8 +33,8 @@ use oxiray_ids::ObjectId;
 use oxiray_machine::Residue;
 use oxiray_wire::message::{
     ActorConnect, ActorCreate, ActorKill, ActorLookup, ActorReady, Amount, ArgumentLost, ArgumentReference, Blocked,
-    Content, Environment, Goodbye, Hold, LeaseCancel, LeaseRequest, LeaseReturn, Promise, Publish, Recover, Reference,
-    Subscribe, Unblocked, Unhold,
+    Content, Environment, FailureCode, Goodbye, Hold, LeaseCancel, LeaseRequest, LeaseReturn, Promise, Publish,
+    Recover, Reference, Subscribe, Unblocked, Unhold,
 };
 use oxiray_wire::message::{Driver, Failure, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -272,7 +272,7 @@ fn values_reach_those_who_asked_and_owners_that_die_are_told_of() {
     let Some(Content::Failed(failure)) = world.published(other, 2).and_then(|value| value.content) else {
         panic!("not told")
     };
-    assert_eq!(failure.code, "owner_died");
+    assert_eq!(failure.code, FailureCode::OwnerDied);
     assert!(world.core.as_head().objects.known.is_empty());
 }
 

@@ -2,12 +2,12 @@
 
 use super::{GroupPhase, PlacementGroups};
 use crate::demands::{Need, demand_of, holds};
-use crate::failures::{failure, for_actor};
+use crate::failures::for_actor;
 use oxiray_ids::{NodeId, PlacementGroupId};
 use oxiray_machine::{GroupMembership, Key};
 use oxiray_resources::Demand;
 use oxiray_scheduler::Bundle;
-use oxiray_wire::message::{ActorCreate, Amount, Failure, GroupCreate, Strategy};
+use oxiray_wire::message::{ActorCreate, Amount, Failure, FailureCode, GroupCreate, Strategy};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ impl GroupTable {
         let name = group.map(|group| group.description.name.as_str()).filter(|name| !name.is_empty());
         let named = name.map(|name| format!(" `{name}`")).unwrap_or_default();
         let text = format!("placement group{named} {} is no more: {why}. Make a new one to run within", id.hex());
-        failure("task_placement_group_removed", text)
+        FailureCode::TaskGroupRemoved.because(text)
     }
 
     /// That the group in which somebody was to run is no more.
@@ -65,7 +65,7 @@ impl GroupTable {
 
     /// What somebody waits for who wants to run in a group; otherwise why they never can.
     pub(crate) fn need_within(&self, amounts: &[Amount], told: &Strategy, label: &str) -> Result<Need, Failure> {
-        let unschedulable = |text: String| failure("task_unschedulable", text);
+        let unschedulable = |text: String| FailureCode::TaskUnschedulable.because(text);
         let demand = demand_of(amounts, label).map_err(unschedulable)?;
         let id = told.group.unwrap_or_default();
         let found = self.known.get(id).filter(|group| !matches!(group.phase, GroupPhase::Removed(_)));
@@ -97,7 +97,7 @@ impl GroupTable {
         label: &str,
     ) -> Result<(Need, Demand), Failure> {
         let need = self.need_within(&asked.placement, told, label).map_err(|failure| for_actor(&failure))?;
-        let unschedulable = |text: String| failure("actor_unschedulable", text);
+        let unschedulable = |text: String| FailureCode::ActorUnschedulable.because(text);
         let running = demand_of(&asked.running, label).map_err(unschedulable)?;
         if !need.demand().is_some_and(|placement| holds(placement, &running)) {
             return Err(unschedulable(format!("{label} holds more than it asks for when it is placed")));

@@ -10,7 +10,7 @@ use crate::environments::{Asked, Command, Due, Readiness, merged};
 use crate::served_head::Held;
 use oxiray_ids::JobId;
 use oxiray_resources::Grant;
-use oxiray_wire::message::{Environment, EnvironmentMade, Failure, Place, PlaceRefused};
+use oxiray_wire::message::{Environment, EnvironmentMade, FailureCode, Place, PlaceRefused};
 
 impl NodeCore {
     /// Has a worker for an order that is granted, or holds it until that can be.
@@ -117,7 +117,7 @@ impl NodeCore {
         self.ledger.release(grant);
         let failure = why.map(|text| {
             let text = format!("[Node {}] {text} (the identifier of the node is {})", self.plan.ip, self.plan.node);
-            Failure { code: "runtime_env".into(), text, cause: bytes::Bytes::new() }
+            FailureCode::RuntimeEnv.because(text)
         });
         let last = self.head.as_ref().map_or(0, |head| head.order);
         let state = Some(self.news(last));

@@ -3,13 +3,12 @@
 use super::Daemon;
 use crate::entry::{Entry, Then, TokenQuestion};
 use crate::tokens::{TokenFault, Tokens};
-use bytes::Bytes;
 use oxiray_ids::NodeId;
 use oxiray_journal::Change;
 use oxiray_machine::Key;
 use oxiray_network::{Certified, Refusal};
 use oxiray_wire::frame::protocol;
-use oxiray_wire::message::{CertificateIssued, CertificateWanted, Failure, TokenAction, TokenAnswer, TokenAsked};
+use oxiray_wire::message::{CertificateIssued, CertificateWanted, FailureCode, TokenAction, TokenAnswer, TokenAsked};
 use std::time::Duration;
 
 /// Why there is nothing to be said of tokens.
@@ -152,9 +151,6 @@ impl Daemon {
         let entry = self.entry().ok_or(NOT_LISTENING)?;
         let fault = |fault: TokenFault| fault.to_string();
         let (next, id, text) = match asked.action {
-            TokenAction::Unknown => {
-                return Err("the head does not know what is to be done: it is of another build".to_owned());
-            }
             TokenAction::List => return Ok(Some(TokenAnswer { rows: entry.told(None), ..TokenAnswer::default() })),
             TokenAction::Create => {
                 let (next, token) = entry.with_token(asked.ttl_ms, asked.uses).map_err(fault)?;
@@ -180,7 +176,7 @@ impl Daemon {
 
     fn tell_of_tokens(&mut self, to: Key, request: u64, told: Result<TokenAnswer, String>) {
         let told = told.unwrap_or_else(|text| {
-            let failure = Failure { code: "token".into(), text, cause: Bytes::new() };
+            let failure = FailureCode::Token.because(text);
             TokenAnswer { failure: Some(failure), ..TokenAnswer::default() }
         });
         self.queue(to, &TokenAnswer { request, ..told }.into(), Vec::new());

@@ -4,11 +4,10 @@ use super::Daemon;
 use crate::children::submissions::{Submissions, printed_by};
 use crate::interpreters::own;
 use crate::turn::now_ms;
-use bytes::Bytes;
 use oxiray_head::Word;
 use oxiray_machine::{Key, SubmissionOrder};
 use oxiray_processes::describe_status;
-use oxiray_wire::message::{Failure, SubmissionAction, SubmissionAnswer, SubmissionAsked, SubmissionSpec};
+use oxiray_wire::message::{FailureCode, SubmissionAction, SubmissionAnswer, SubmissionAsked, SubmissionSpec};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -31,7 +30,7 @@ impl Daemon {
             Err(error) if error.kind() == io::ErrorKind::NotFound => (0, None),
             Err(error) => {
                 let text = format!("what the job printed cannot be read: {error}");
-                (0, Some(Failure { code: "unreadable".into(), text, cause: Bytes::new() }))
+                (0, Some(FailureCode::Unreadable.because(text)))
             }
         };
         printed.truncate(count);

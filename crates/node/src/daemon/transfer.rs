@@ -17,8 +17,8 @@ use oxiray_network::{Local, Way};
 use oxiray_store::SegmentId;
 use oxiray_wire::Connection;
 use oxiray_wire::message::{
-    Chunk, Connect, Copied, CopyRefused, Failure, Fetch, Fetched, Locate, Located, NodeToNode, Stamp, StoreRefused,
-    StoreToClient,
+    Chunk, Connect, Copied, CopyRefused, Failure, FailureCode, Fetch, Fetched, Locate, Located, NodeToNode, Stamp,
+    StoreRefused, StoreToClient,
 };
 
 /// The largest piece that another node is given.
@@ -267,7 +267,7 @@ impl Daemon {
             StoreToClient::StoreRefused(said) if to == OWN => self.objects.has_no_room(said.request, said.failure),
             StoreToClient::StoreRefused(said) => {
                 let Some((number, object)) = self.objects.giving.not_pinned(to, said.request) else { return };
-                let failure = said.failure.filter(|failure| failure.code != "object_lost");
+                let failure = said.failure.filter(|failure| failure.code != FailureCode::ObjectLost);
                 self.say_missing(to, number, object, failure);
             }
             // This process maps nothing.
@@ -291,5 +291,5 @@ impl Daemon {
 
 fn lost(object: ObjectId) -> Failure {
     let text = format!("object {object} is in no node's store any more: the node that had it died, or deleted it");
-    Failure { code: "object_lost".into(), text, cause: Bytes::new() }
+    FailureCode::ObjectLost.because(text)
 }

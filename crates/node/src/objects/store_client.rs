@@ -7,7 +7,7 @@ use oxiray_store::{
     Access, ClientId, Event, Expired, Extent, FileId, ObjectState, Options, SegmentId, Store, StoreError, Ticket,
     WriteMapping,
 };
-use oxiray_wire::message::{Allocated, Failure, Pinned, SegmentRetired, Stamp, StoreRefused, StoreToClient};
+use oxiray_wire::message::{Allocated, FailureCode, Pinned, SegmentRetired, Stamp, StoreRefused, StoreToClient};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -276,7 +276,7 @@ impl StoreClient {
                         }
                         Err(error) => {
                             let _ = self.store.abort(client, object);
-                            answers.push(refusal(client, request, "store_full", error.to_string()));
+                            answers.push(refusal(client, request, FailureCode::StoreFull, error.to_string()));
                         }
                     }
                 }
@@ -290,7 +290,7 @@ impl StoreClient {
                         }
                         Err(error) => {
                             let _ = self.store.unpin(client, object);
-                            answers.push(refusal(client, request, "store_full", error.to_string()));
+                            answers.push(refusal(client, request, FailureCode::StoreFull, error.to_string()));
                         }
                     }
                 }
@@ -326,19 +326,19 @@ impl StoreClient {
     }
 }
 
-fn refusal(client: ClientId, request: u64, code: &str, text: String) -> Answer {
-    let failure = Failure { code: code.into(), text, cause: bytes::Bytes::new() };
+fn refusal(client: ClientId, request: u64, code: FailureCode, text: String) -> Answer {
+    let failure = code.because(text);
     let message = StoreRefused { request, failure: Some(failure) }.into();
     Answer { to: client.0, message, descriptor: None, stored: None }
 }
 
-fn code_of(error: &StoreError) -> &'static str {
+fn code_of(error: &StoreError) -> FailureCode {
     match error {
-        StoreError::OutOfDisk { .. } => "out_of_disk",
-        StoreError::Sealed { .. } => "object_sealed",
-        StoreError::Unknown { .. } | StoreError::Lost { .. } => "object_lost",
-        StoreError::NotReady { .. } => "object_not_ready",
-        _ => "store_full",
+        StoreError::OutOfDisk { .. } => FailureCode::OutOfDisk,
+        StoreError::Sealed { .. } => FailureCode::ObjectSealed,
+        StoreError::Unknown { .. } | StoreError::Lost { .. } => FailureCode::ObjectLost,
+        StoreError::NotReady { .. } => FailureCode::ObjectNotReady,
+        _ => FailureCode::StoreFull,
     }
 }
 
@@ -369,7 +369,7 @@ mod tests {
         let StoreToClient::StoreRefused(StoreRefused { request: 42, failure: Some(failure) }) = refused.message else {
             panic!("{refused:?}")
         };
-        assert_eq!(failure.code, "store_full");
+        assert_eq!(failure.code, FailureCode::StoreFull);
         assert!(desk.requests.is_empty() && desk.deadlines.is_empty());
     }
 
@@ -380,7 +380,7 @@ mod tests {
         desk.pin(7, 1, object(9), now);
         let [refused] = <[Answer; 1]>::try_from(desk.answers()).expect("an answer");
         assert!(
-            matches!(&refused.message, StoreToClient::StoreRefused(said) if said.failure.as_ref().is_some_and(|failure| failure.code == "object_lost"))
+            matches!(&refused.message, StoreToClient::StoreRefused(said) if said.failure.as_ref().is_some_and(|failure| failure.code == FailureCode::ObjectLost))
         );
         desk.allocate(7, 2, object(1), 2 << 20, now);
         desk.answers();

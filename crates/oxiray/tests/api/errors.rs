@@ -1,7 +1,7 @@
 //! What a caller has of an error: its words, and where it can be written, the error itself.
 
 use crate::LIMIT;
-use oxiray::{Error, Items, ObjectRef, Result, ValueError};
+use oxiray::{Error, FailureCode, Items, ObjectRef, Result, ValueError};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -120,7 +120,7 @@ pub(crate) fn each_kind_of_error_is_told_from_the_others() {
         Error::Value(ValueError::Unfit(text())),
         Error::NotConnected,
         Error::Connect(text()),
-        Error::System { code: "head_gone".into(), text: text() },
+        Error::System { code: FailureCode::DaemonDied, text: text() },
     ] {
         let thrown = throws::remote(error.clone()).unwrap().get_timeout(LIMIT).unwrap_err();
         let cause: Error = thrown.cause().expect("the error that it returned");

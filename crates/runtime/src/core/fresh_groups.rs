@@ -124,6 +124,7 @@ impl FreshGroups {
 mod tests {
     use super::*;
     use oxiray_ids::{ActorId, JobId, TaskId, Unique};
+    use oxiray_wire::message::FailureCode;
 
     fn made(count: usize) -> (FreshGroups, Vec<PlacementGroupId>) {
         let (mut fresh, mut unique) = (FreshGroups::default(), Unique::new());
@@ -137,7 +138,7 @@ mod tests {
     }
 
     fn failure() -> Failure {
-        Failure { code: "system".into(), text: "no".into(), cause: bytes::Bytes::new() }
+        FailureCode::System.because("no")
     }
 
     #[test]

@@ -14,6 +14,7 @@
 
 use crate::core::work::{Class, Work};
 use oxiray_ids::{ObjectId, TaskId};
+use oxiray_wire::message::FailureCode;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -46,42 +47,42 @@ pub(crate) enum Reason {
 
 impl Reason {
     /// The failure code, and what it means.
-    pub(crate) fn told(self) -> (&'static str, &'static str) {
+    pub(crate) fn told(self) -> (FailureCode, &'static str) {
         match self {
             Self::AttemptsExceeded => (
-                "unreconstructable_max_attempts_exceeded",
+                FailureCode::AttemptsExceeded,
                 "its task was run as often as max_retries allows, and the value was lost again: raise max_retries, or \
                  find out what loses it",
             ),
             Self::Evicted => (
-                "unreconstructable_lineage_evicted",
+                FailureCode::LineageEvicted,
                 "how it was made was forgotten, to keep the records of all tasks below RAY_max_lineage_bytes: raise that, \
                  or pass large arguments by reference",
             ),
             Self::Put => (
-                "unreconstructable_put",
+                FailureCode::LostPut,
                 "it was made by put() or is an argument given by value, and only what a task returned can be made again: \
                  let a task make it",
             ),
             Self::RetriesDisabled => (
-                "unreconstructable_retries_disabled",
+                FailureCode::RetriesDisabled,
                 "its task has max_retries=0, or the actor's method that returned it has max_task_retries=0, so it is not to \
                  be run again: set that where it is safe to run twice",
             ),
             Self::Cancelled => (
-                "unreconstructable_task_cancelled",
+                FailureCode::LostCancelled,
                 "its task was cancelled, and what is cancelled is not run again: submit it anew",
             ),
             Self::Borrowed => (
-                "unreconstructable_borrowed",
+                FailureCode::LostBorrowed,
                 "its task needs a value that belongs to another process and was given back since: keep a reference to it",
             ),
             Self::NotFound => (
-                "unreconstructable_ref_not_found",
+                FailureCode::LostUnknown,
                 "the process that made it knows nothing of it any more: keep a reference to it there",
             ),
             Self::Disabled => (
-                "unreconstructable_lineage_disabled",
+                FailureCode::LineageDisabled,
                 "nothing is recorded of how values were made, since lineage_pinning_enabled is off: switch it on",
             ),
         }

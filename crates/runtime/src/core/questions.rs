@@ -8,12 +8,9 @@ use oxiray_ids::ObjectId;
 use oxiray_store::SegmentId;
 use oxiray_wire::Message;
 use oxiray_wire::message::{
-    ActorAnswer, ClusterReport, Failure, GroupAnswer, GroupReport, Holdings, KeyValueAnswer, StateReport,
+    ActorAnswer, ClusterReport, Failure, FailureCode, GroupAnswer, GroupReport, Holdings, KeyValueAnswer, StateReport,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
-
-/// The failure code of an object that is written already.
-pub(crate) const OBJECT_SEALED: &str = "object_sealed";
 
 /// What the daemon said.
 #[derive(Debug)]
@@ -150,7 +147,7 @@ impl Questions {
 fn is_room(answer: &DaemonAnswer) -> bool {
     match answer {
         DaemonAnswer::Allocated(_) => true,
-        DaemonAnswer::Refused(failure) => failure.code == OBJECT_SEALED,
+        DaemonAnswer::Refused(failure) => failure.code == FailureCode::ObjectSealed,
         _ => false,
     }
 }

@@ -5,7 +5,7 @@
 //! - LOG-2: a process that is killed takes along what it did in its last [`PERIOD`]; one that leaves tells it.
 
 use oxiray_ids::TaskId;
-use oxiray_wire::message::{Amount, Assign, Call, Content, TaskRecord, TaskStage, Value};
+use oxiray_wire::message::{Amount, Assign, Call, CallError, Content, TaskRecord, TaskStage, Value};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -19,8 +19,8 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// Characters kept of what a failure says.
 const TEXT_MAX: usize = 1000;
 
-/// What failed: a code and a text.
-type Error = Box<(String, String)>;
+/// Why a call failed, and what that says.
+type Error = Box<(CallError, String)>;
 
 /// A call, as cheaply as it can be kept: where one was before another, its memory is used again.
 #[derive(Debug)]
@@ -178,7 +178,7 @@ impl TaskLog {
             let since = self.began.1 + at.saturating_duration_since(self.began.0);
             since.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
         };
-        let (error, text) = entry.error.as_deref().cloned().unwrap_or_default();
+        let (error, text) = entry.error.as_deref().cloned().unzip();
         TaskRecord {
             task: entry.task,
             attempt: entry.attempt,
@@ -187,7 +187,7 @@ impl TaskLog {
             started_us: entry.started.map_or(0, microseconds),
             ended_us: if stage == TaskStage::Runs { 0 } else { microseconds(entry.ended) },
             error,
-            text,
+            text: text.unwrap_or_default(),
             resources: entry.resources.as_deref().cloned().unwrap_or_default(),
             label: entry.label.clone(),
         }
@@ -207,12 +207,12 @@ fn stage(entry: &Entry) -> TaskStage {
 
 fn error_of(value: &Value) -> Option<Error> {
     match value.content.as_ref()? {
-        Content::Raised(_) => Some(Box::new(("raised".into(), String::new()))),
+        Content::Raised(_) => Some(Box::new((CallError::Raised, String::new()))),
         Content::Failed(failure) => {
             // A task that did not run is listed with what its argument failed with.
             let argument = failure.argument_failed().and_then(|argument| error_of(&argument.value?));
-            let code = argument.map_or_else(|| failure.code.clone(), |error| error.0);
-            Some(Box::new((code, failure.text.chars().take(TEXT_MAX).collect())))
+            let error = argument.map_or(CallError::Failed(failure.code), |error| error.0);
+            Some(Box::new((error, failure.text.chars().take(TEXT_MAX).collect())))
         }
         Content::Inline(_) | Content::Stored(_) => None,
     }
@@ -240,8 +240,8 @@ mod tests {
         assert!(run(&mut log, "first", fine()), "a timer is set");
         assert!(!run(&mut log, "second", Content::Raised(bytes::Bytes::new())), "it was set already");
         let told = log.take_untold();
-        let expected = [("first", TaskStage::Finished, ""), ("second", TaskStage::Failed, "raised")];
-        assert_eq!(told.iter().map(|one| (&*one.name, one.stage, &*one.error)).collect::<Vec<_>>(), expected);
+        let expected = [("first", TaskStage::Finished, None), ("second", TaskStage::Failed, Some(CallError::Raised))];
+        assert_eq!(told.iter().map(|one| (&*one.name, one.stage, one.error)).collect::<Vec<_>>(), expected);
         assert!(log.take_untold().is_empty() && log.tell_at.is_none());
         for _ in 0..=ENDED_MAX {
             run(&mut log, "more", fine());

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use oxiray_ids::{ObjectId, TaskId};
 use oxiray_wire::CallFrame;
-use oxiray_wire::message::{ArgumentReference, Call, Environment, Reference, Strategy, Value};
+use oxiray_wire::message::{ArgumentReference, Call, Environment, Reference, Strategy, StrategyKind, Value};
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
@@ -150,12 +150,9 @@ pub struct Class {
 impl Class {
     /// Whether each task asks for a machine anew.
     pub(crate) fn is_spread(&self) -> bool {
-        self.strategy.as_ref().is_some_and(|strategy| strategy.kind == SPREAD)
+        self.strategy.as_ref().is_some_and(|strategy| strategy.kind == StrategyKind::Spread)
     }
 }
-
-/// The kind of [`Strategy`] that spreads tasks over machines.
-const SPREAD: u32 = 1;
 
 /// Names a [`Class`] within this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

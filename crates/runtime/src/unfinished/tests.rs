@@ -7,7 +7,8 @@ use crate::{ActorWork, Arguments, Class, Identity, Routine, Work};
 use bytes::{Bytes, BytesMut};
 use oxiray_ids::{JobId, NodeId, ObjectId, TaskId, WorkerId};
 use oxiray_wire::message::{
-    ActorCreate, ActorPlaced, Call, Content, Environment, Failure, LeaseEnded, LeaseGranted, Message, Reply, Value,
+    ActorCreate, ActorPlaced, Call, Content, Environment, Failure, FailureCode, LeaseEnded, LeaseGranted, Message,
+    Reply, Value,
 };
 use oxiray_wire::{Connection, Received, frame};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -166,7 +167,7 @@ fn a_worker_that_announces_more_than_comes_is_ended_and_its_task_is_run_again() 
     daemon.say(LeaseEnded { lease: 2, text: "killed by signal 9".into(), ..LeaseEnded::default() });
     assert_eq!(call.name, "f");
     let failure = failure_of(&runtime, id);
-    assert_eq!(failure.code, "worker_crashed");
+    assert_eq!(failure.code, FailureCode::WorkerCrashed);
     assert!(failure.text.contains("nothing more of it came for 0.2 s"), "{}", failure.text);
 }
 
@@ -243,5 +244,5 @@ fn calls_of_an_actor_that_announces_more_than_comes_fail() {
     });
     assert_eq!(lost, Some(placed.worker));
     drop(daemon.join(placed));
-    assert_eq!(failure_of(&runtime, id).code, "actor_unavailable");
+    assert_eq!(failure_of(&runtime, id).code, FailureCode::ActorUnavailable);
 }

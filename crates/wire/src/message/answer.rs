@@ -1,8 +1,9 @@
 //! Answers to questions that clients ask the daemon.
 
-use super::{ActorAnswer, Failure, KeyValueAnswer, Message, StateReport, StoreRefused, SubmissionAnswer, TokenAnswer};
+use super::{
+    ActorAnswer, FailureCode, KeyValueAnswer, Message, StateReport, StoreRefused, SubmissionAnswer, TokenAnswer,
+};
 use crate::frame::{FrameError, MESSAGE_BYTES_LIMIT, body_limit};
-use bytes::Bytes;
 
 impl Message {
     /// Whether a frame can carry it, to a client of a member as well.
@@ -16,25 +17,30 @@ impl Message {
         let (mib, limit_mib) = (self.body_bytes() >> 20, MESSAGE_BYTES_LIMIT >> 20);
         let way_out = self.way_out()?;
         let text = format!("the answer would have {mib} MiB, and has at most {limit_mib}: {way_out}");
-        let failure = |code: &str| Some(Failure { code: code.into(), text: text.clone(), cause: Bytes::new() });
-        let refused = |request| StoreRefused { request, failure: failure("system") }.into();
+        let failure = |code: FailureCode| Some(code.because(text.clone()));
+        let refused = |request| StoreRefused { request, failure: failure(FailureCode::System) }.into();
         Some(match self {
-            Self::KeyValueAnswer(said) => {
-                KeyValueAnswer { request: said.request, failure: failure("invalid"), ..KeyValueAnswer::default() }
+            Self::KeyValueAnswer(said) => KeyValueAnswer {
+                request: said.request,
+                failure: failure(FailureCode::Invalid),
+                ..KeyValueAnswer::default()
+            }
+            .into(),
+            Self::StateReport(said) => {
+                StateReport { request: said.request, failure: failure(FailureCode::State), ..StateReport::default() }
                     .into()
             }
-            Self::StateReport(said) => {
-                StateReport { request: said.request, failure: failure("state"), ..StateReport::default() }.into()
-            }
             Self::ActorAnswer(said) => {
-                ActorAnswer { request: said.request, failure: failure("invalid"), ..ActorAnswer::default() }.into()
+                ActorAnswer { request: said.request, failure: failure(FailureCode::Invalid), ..ActorAnswer::default() }
+                    .into()
             }
             Self::SubmissionAnswer(said) => {
-                let failure = failure("invalid");
+                let failure = failure(FailureCode::Invalid);
                 SubmissionAnswer { request: said.request, failure, ..SubmissionAnswer::default() }.into()
             }
             Self::TokenAnswer(said) => {
-                TokenAnswer { request: said.request, failure: failure("invalid"), ..TokenAnswer::default() }.into()
+                TokenAnswer { request: said.request, failure: failure(FailureCode::Invalid), ..TokenAnswer::default() }
+                    .into()
             }
             Self::ClusterReport(said) => refused(said.request),
             Self::GroupReport(said) => refused(said.request),
@@ -78,7 +84,7 @@ impl Message {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ClusterReport, GroupReport, GrowthReport, Holdings, MetricsReport};
+    use super::super::{ClusterReport, Failure, GroupReport, GrowthReport, Holdings, MetricsReport};
     use super::*;
     use crate::state::{AutoscalerState, ClusterState, DeviceRow, GroupRow, Holding};
 

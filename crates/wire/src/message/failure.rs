@@ -1,19 +1,139 @@
-//! What the cause of a failure holds, where it is more than an exception.
+//! What kinds of failures there are, and what the cause of one holds, where it is more than an exception.
 
 use super::{Content, Failure, Value};
+use crate::words::spelled;
 use bytes::Bytes;
 use oxiray_fields::Fields;
 use oxiray_ids::{ActorId, NodeId};
 use prost::Message as _;
 
-/// The code of a task that did not run, since one of its arguments is an error.
-const ARGUMENT_FAILED: &str = "argument_failed";
-/// The code of an actor's death.
-const ACTOR_DIED: &str = "actor_died";
 /// How many tasks that waited for each other's results are named; of more, the first ones and the last.
 const TASKS_NAMED_MAX: usize = 16;
 /// The most characters of the error in the text of those that have it as their argument.
 const TEXT_MAX: usize = 1000;
+
+spelled! {
+    /// What kind of failure it is. The front turns it into an exception type.
+    FailureCode {
+        /// Something that was not to be expected; the text says what.
+        System: "system",
+        /// What was asked for makes no sense.
+        Invalid: "invalid",
+        /// A list or an explanation cannot be had.
+        State: "state",
+        /// There is no submitted job of that name.
+        NotFound: "not_found",
+        /// A submitted job's output cannot be read.
+        Unreadable: "unreadable",
+        /// What was asked about join tokens was not done.
+        Token: "token",
+        /// The call was cancelled; the cause is its `TaskId`.
+        Cancelled: "cancelled",
+        /// The task did not run, since an argument of it is an error; the cause is an [`ArgumentFailed`].
+        ArgumentFailed: "argument_failed",
+        /// The task's worker died.
+        WorkerCrashed: "worker_crashed",
+        /// The task's worker died with its node.
+        NodeDied: "node_died",
+        /// The task's worker was ended for want of memory.
+        OutOfMemory: "out_of_memory",
+        /// No machine can ever run the task.
+        TaskUnschedulable: "task_unschedulable",
+        /// The task was to run in a placement group that was removed.
+        TaskGroupRemoved: "task_placement_group_removed",
+        /// The actor is dead; the cause is an [`ActorDeath`].
+        ActorDied: "actor_died",
+        /// The actor ended itself in this call.
+        ActorLeft: "actor_left",
+        /// The actor's process died, and another one is made.
+        ActorUnavailable: "actor_unavailable",
+        /// No machine can ever run the actor.
+        ActorUnschedulable: "actor_unschedulable",
+        /// The actor ran in a placement group that was removed.
+        ActorGroupRemoved: "actor_placement_group_removed",
+        /// Another actor has that name.
+        ActorNameTaken: "actor_name_taken",
+        /// No actor has that name.
+        ActorNotFound: "actor_not_found",
+        /// As many calls of the actor wait as may.
+        PendingCalls: "pending_calls",
+        /// An environment cannot be made.
+        RuntimeEnv: "runtime_env",
+        /// The connection to the daemon is over.
+        DaemonDied: "daemon_died",
+        /// The object's owner died before it published the value.
+        OwnerDied: "owner_died",
+        /// The object's stored bytes are gone.
+        ObjectLost: "object_lost",
+        /// The object was freed.
+        ObjectFreed: "object_freed",
+        /// The object was sealed already.
+        ObjectSealed: "object_sealed",
+        /// The object's bytes did not come in time.
+        ObjectNotReady: "object_not_ready",
+        /// The object store has no room.
+        StoreFull: "store_full",
+        /// The disk has no room for objects.
+        OutOfDisk: "out_of_disk",
+        /// An argument's stored bytes are gone, and the call goes back to its owner.
+        GivenBack: "given_back",
+        /// A generator that was run again did not yield what it had yielded before.
+        StreamReplay: "stream_replay",
+        /// A lost value is not made again: its task's retries are used up.
+        AttemptsExceeded: "unreconstructable_max_attempts_exceeded",
+        /// A lost value is not made again: how it was made was forgotten.
+        LineageEvicted: "unreconstructable_lineage_evicted",
+        /// A lost value is not made again: it was put.
+        LostPut: "unreconstructable_put",
+        /// A lost value is not made again: its task is not to be run again.
+        RetriesDisabled: "unreconstructable_retries_disabled",
+        /// A lost value is not made again: its task was cancelled.
+        LostCancelled: "unreconstructable_task_cancelled",
+        /// A lost value is not made again: it needs one of another process that cannot be asked any more.
+        LostBorrowed: "unreconstructable_borrowed",
+        /// A lost value is not made again: nothing is known of it.
+        LostUnknown: "unreconstructable_ref_not_found",
+        /// A lost value is not made again: nothing is recorded in this cluster.
+        LineageDisabled: "unreconstructable_lineage_disabled",
+    }
+}
+
+impl FailureCode {
+    /// A failure of this kind, without a cause.
+    pub fn because(self, text: impl Into<String>) -> Failure {
+        Failure { code: self, text: text.into(), cause: Bytes::new() }
+    }
+}
+
+/// Why a call failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CallError {
+    /// Its own code raised.
+    Raised,
+    /// The runtime could not run it, or not to its end.
+    Failed(FailureCode),
+}
+
+impl CallError {
+    const RAISED: &str = "raised";
+
+    /// Its word in a body.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Raised => Self::RAISED,
+            Self::Failed(code) => code.name(),
+        }
+    }
+
+    /// The error of that word.
+    pub fn from_name(name: &str) -> Option<Self> {
+        if name == Self::RAISED { Some(Self::Raised) } else { FailureCode::from_name(name).map(Self::Failed) }
+    }
+
+    pub(crate) fn names() -> Vec<&'static str> {
+        [Self::RAISED].into_iter().chain(FailureCode::names()).collect()
+    }
+}
 
 /// The cause of a failure with code `argument_failed`: the error that an argument is, and who could not run because of it.
 #[derive(Debug, Clone, PartialEq, Default, Fields)]
@@ -74,7 +194,7 @@ impl Failure {
             _ => "its task raised an exception".to_owned(),
         };
         let failure = Self {
-            code: ARGUMENT_FAILED.into(),
+            code: FailureCode::ArgumentFailed,
             text: format!("`{task}` did not run, since an argument of it could not be computed: {why}"),
             cause: told.encode_to_vec().into(),
         };
@@ -83,7 +203,7 @@ impl Failure {
 
     /// The error of an argument, where this is the failure of a task that could not run because of one.
     pub fn argument_failed(&self) -> Option<ArgumentFailed> {
-        if self.code != ARGUMENT_FAILED {
+        if self.code != FailureCode::ArgumentFailed {
             return None;
         }
         ArgumentFailed::decode(self.cause.clone()).ok().filter(|told| told.value.is_some())
@@ -92,7 +212,7 @@ impl Failure {
     /// An actor's death with what is known of it. Other failures stay as they are.
     #[must_use]
     pub fn with_death(self, death: ActorDeath) -> Self {
-        if self.code != ACTOR_DIED {
+        if self.code != FailureCode::ActorDied {
             return self;
         }
         Self { cause: ActorDeath { raised: self.cause, ..death }.encode_to_vec().into(), ..self }
@@ -100,7 +220,7 @@ impl Failure {
 
     /// What is known of an actor, where this is the failure of its death.
     pub fn actor_death(&self) -> Option<ActorDeath> {
-        let is_told = self.code == ACTOR_DIED && !self.cause.is_empty();
+        let is_told = self.code == FailureCode::ActorDied && !self.cause.is_empty();
         is_told.then(|| ActorDeath::decode(self.cause.clone()).ok()).flatten()
     }
 }
@@ -138,15 +258,15 @@ mod tests {
 
     #[test]
     fn only_an_actors_death_is_told_of() {
-        let failure = |code: &str| Failure { code: code.into(), text: "text".into(), cause: "boom".into() };
+        let failure = |code| Failure { code, text: "text".into(), cause: "boom".into() };
         let death = ActorDeath { class_name: "Counter".into(), pid: 9, ..ActorDeath::default() };
-        let other = failure("actor_unschedulable").with_death(death.clone());
+        let other = failure(FailureCode::ActorUnschedulable).with_death(death.clone());
         assert_eq!((other.actor_death(), other.cause), (None, "boom".into()));
-        let died = failure("actor_died").with_death(death.clone());
+        let died = failure(FailureCode::ActorDied).with_death(death.clone());
         assert_eq!(
             (died.actor_death(), died.text.as_str()),
             (Some(ActorDeath { raised: "boom".into(), ..death }), "text")
         );
-        assert_eq!(Failure { cause: Bytes::new(), ..failure("actor_died") }.actor_death(), None);
+        assert_eq!(Failure { cause: Bytes::new(), ..failure(FailureCode::ActorDied) }.actor_death(), None);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Amount, Failure, LabelCondition};
 use crate::state::GroupRow;
+use crate::words::spelled;
 use oxiray_fields::Fields;
 use oxiray_ids::{NodeId, PlacementGroupId};
 
@@ -18,9 +19,9 @@ pub struct GroupCreate {
     /// Its name in the job's namespace; empty for none.
     #[field(3)]
     pub name: String,
-    /// `PACK`, `SPREAD`, `STRICT_PACK` or `STRICT_SPREAD`.
+    /// How its bundles are spread over machines.
     #[field(4)]
-    pub strategy: String,
+    pub strategy: PlacementStrategy,
     /// What is reserved.
     #[field(5)]
     pub bundles: Vec<GroupBundle>,
@@ -33,6 +34,20 @@ pub struct GroupCreate {
     /// Whether the answer is that it is created, not that it is taken on.
     #[field(8)]
     pub tells_when_created: bool,
+}
+
+spelled! {
+    /// How the bundles of a placement group are spread over machines, in Ray's words.
+    PlacementStrategy {
+        /// On as few machines as possible.
+        Pack: "PACK",
+        /// On as many as possible.
+        Spread: "SPREAD",
+        /// On one.
+        StrictPack: "STRICT_PACK",
+        /// Each on its own.
+        StrictSpread: "STRICT_SPREAD",
+    }
 }
 
 /// What is reserved together on one machine.

@@ -27,15 +27,13 @@ pub struct KeyValueRequest {
     pub widely: bool,
 }
 
-/// What is done with kept values.
+/// What is done with kept values. A question that does not say changes nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
 pub enum KeyValueAction {
-    /// Nothing: what a peer says that knows more actions than this one.
-    Unknown = 0,
-    /// Keep the value under the key.
-    Put = 1,
     /// Tell the value.
     Get = 2,
+    /// Keep the value under the key.
+    Put = 1,
     /// Forget the key, or every key that begins with it.
     Delete = 3,
     /// Tell the keys that begin with it.

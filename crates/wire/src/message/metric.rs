@@ -50,8 +50,6 @@ pub struct MetricTag {
 /// How values of a metric come together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
 pub enum MetricKind {
-    /// A kind that this build does not know.
-    Unknown = 0,
     /// They are added up.
     Counter = 1,
     /// The last one counts, for each process.

@@ -52,7 +52,7 @@ pub struct ObjectRecord {
 /// What keeps an object in a process; of several the first in this order but [`ObjectUse::Unknown`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
 pub enum ObjectUse {
-    /// What this build does not know, or records for making other values again.
+    /// None of what follows, such as records for making other values again.
     Unknown = 0,
     /// It stands for an actor.
     Actor = 1,

@@ -1,6 +1,6 @@
 //! What runs and what ran: questions about it, and the processes' own records of their calls.
 
-use super::{Amount, Failure};
+use super::{Amount, CallError, Failure};
 use crate::state::{DrainTold, Explanation, GoneRow, StateKind, Summary, Tables};
 use oxiray_fields::Fields;
 use oxiray_ids::TaskId;
@@ -80,9 +80,9 @@ pub struct StateFollow {
     /// Names the question. It takes the place of the visitor's last one.
     #[field(1)]
     pub request: u64,
-    /// The lists, by the numbers of [`StateKind`].
+    /// The lists.
     #[field(2)]
-    pub kinds: Vec<u32>,
+    pub kinds: Vec<StateKind>,
     /// Where the last answer ended; nothing at first.
     #[field(3)]
     pub cursor: Option<StateCursor>,
@@ -171,9 +171,9 @@ pub struct TaskRecord {
     /// When it ended, likewise.
     #[field(6)]
     pub ended_us: u64,
-    /// Why it failed: the code of a [`Failure`], or `raised` for an exception of its own code.
+    /// Why it failed.
     #[field(7)]
-    pub error: String,
+    pub error: Option<CallError>,
     /// What the failure says, cut short.
     #[field(8)]
     pub text: String,
@@ -188,7 +188,7 @@ pub struct TaskRecord {
 /// How far a call is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
 pub enum TaskStage {
-    /// A stage that this build does not know.
+    /// Nobody has said.
     Unknown = 0,
     /// It waits for its arguments.
     WaitsForArguments = 1,

@@ -2,13 +2,14 @@
 
 use oxiray_fields::Fields;
 use oxiray_ids::{NodeId, PlacementGroupId};
+use serde::{Deserialize, Serialize};
 
 /// The machines allowed, and how to choose among them. Missing: any machine, the default way.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Fields)]
 pub struct Strategy {
-    /// 0: the default; 1: spread; 2: one machine; 3: by labels; 4: within a placement group.
+    /// How it chooses.
     #[field(1)]
-    pub kind: u32,
+    pub kind: StrategyKind,
     /// `NodeId` of the one machine.
     #[field(2)]
     pub node: Option<NodeId>,
@@ -41,6 +42,21 @@ pub struct Strategy {
     pub captures: bool,
 }
 
+/// How a [`Strategy`] chooses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
+pub enum StrategyKind {
+    /// The default way.
+    Default = 0,
+    /// The least used machine; among equals each in turn.
+    Spread = 1,
+    /// One machine.
+    Node = 2,
+    /// Machines with certain labels.
+    Labels = 3,
+    /// A machine on which a placement group has a bundle.
+    Group = 4,
+}
+
 /// Conditions that must hold together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Fields)]
 pub struct LabelSelector {
@@ -50,15 +66,31 @@ pub struct LabelSelector {
 }
 
 /// A condition on one label of a machine.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Fields)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Fields, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LabelCondition {
     /// The label.
     #[field(1)]
     pub key: String,
-    /// 1: has one of the values; 2: is missing or has none of them; 3: exists; 4: is missing.
+    /// What must hold of it.
     #[field(2)]
-    pub operator: u32,
+    pub operator: LabelOperator,
     /// The values.
     #[field(3)]
+    #[serde(default)]
     pub values: Vec<String>,
+}
+
+/// What must hold of a label; its number in JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration, Serialize, Deserialize)]
+#[serde(try_from = "i32", into = "i32")]
+pub enum LabelOperator {
+    /// It has one of the values.
+    In = 1,
+    /// It is missing or has none of the values.
+    NotIn = 2,
+    /// It is there.
+    Exists = 3,
+    /// It is missing.
+    Missing = 4,
 }

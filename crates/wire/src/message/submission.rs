@@ -25,15 +25,13 @@ pub struct SubmissionAsked {
     pub offset: u64,
 }
 
-/// What is done with submitted jobs.
+/// What is done with submitted jobs. A question that does not say changes nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
 pub enum SubmissionAction {
-    /// Nothing: what a peer says that knows more actions than this one.
-    Unknown = 0,
-    /// Start it, unless it was submitted before.
-    Submit = 1,
     /// Tell of it, or of all.
     List = 2,
+    /// Start it, unless it was submitted before.
+    Submit = 1,
     /// End it.
     Stop = 3,
     /// Tell what it printed.
@@ -62,8 +60,6 @@ pub struct SubmissionSpec {
 /// Where a submitted job stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
 pub enum SubmissionState {
-    /// What a peer says that knows more states than this one.
-    Unknown = 0,
     /// Its environment is made, or what it asks for is not free.
     Pending = 1,
     /// Its entrypoint runs.
@@ -85,7 +81,6 @@ impl SubmissionState {
     /// Its name, as Ray spells it.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Unknown => "UNKNOWN",
             Self::Pending => "PENDING",
             Self::Running => "RUNNING",
             Self::Succeeded => "SUCCEEDED",

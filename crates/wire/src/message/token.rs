@@ -27,15 +27,13 @@ pub struct TokenAsked {
     pub node: String,
 }
 
-/// What is done with join tokens.
+/// What is done with join tokens. A question that does not say changes nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
 pub enum TokenAction {
-    /// Nothing: what a peer says that knows more actions than this one.
-    Unknown = 0,
-    /// Make one.
-    Create = 1,
     /// Tell of all, without their secrets.
     List = 2,
+    /// Make one.
+    Create = 1,
     /// Have one let nobody in any more.
     Revoke = 3,
     /// Have a node end, and its certificate let nobody in any more.

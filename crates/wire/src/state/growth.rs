@@ -4,6 +4,8 @@
 //! The same types are read from files: groups (`--groups FILE`), and recorded situations (`autoscaler plan --demand FILE`).
 
 use super::Amounts;
+use crate::message::{LabelCondition, PlacementStrategy};
+use crate::words::spelled;
 use oxiray_fields::Fields;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -99,13 +101,27 @@ pub struct ReplicaRecord {
     /// Its group.
     #[field(2)]
     pub group: String,
-    /// `coming`, `in use`, `idle` or `leaving`.
+    /// How far it is.
     #[field(3)]
-    pub state: String,
+    pub state: ReplicaPhase,
     /// For how long it has been idle, in seconds.
     #[field(4)]
     #[serde(default)]
     pub idle_s: f64,
+}
+
+spelled! {
+    /// How far a replica is.
+    ReplicaPhase {
+        /// Its machines were asked for.
+        Coming: "coming",
+        /// Something runs there, or may again soon.
+        InUse: "in use",
+        /// Nothing runs there.
+        Idle: "idle",
+        /// Its machines are being taken away.
+        Leaving: "leaving",
+    }
 }
 
 /// A machine that is alive.
@@ -182,10 +198,10 @@ pub struct WaitingRecord {
     #[field(5)]
     #[serde(default)]
     pub is_bound: bool,
-    /// Of a placement group: PACK, SPREAD, STRICT_PACK or STRICT_SPREAD.
+    /// Of a placement group: how its bundles are spread over machines.
     #[field(6)]
     #[serde(default)]
-    pub strategy: Option<String>,
+    pub strategy: Option<PlacementStrategy>,
     /// Of a placement group.
     #[field(7)]
     #[serde(default)]
@@ -202,7 +218,7 @@ pub struct BundleRecord {
     /// All of these hold of its machine.
     #[field(2)]
     #[serde(default)]
-    pub labels: Vec<ConditionRecord>,
+    pub labels: Vec<LabelCondition>,
 }
 
 /// A bundle of the standing request.
@@ -219,7 +235,7 @@ pub struct StandingRecord {
     /// All of these hold of its machine.
     #[field(3)]
     #[serde(default)]
-    pub labels: Vec<ConditionRecord>,
+    pub labels: Vec<LabelCondition>,
 }
 
 /// Conditions that all hold.
@@ -228,23 +244,7 @@ pub struct StandingRecord {
 pub struct SelectorRecord {
     /// Each of them.
     #[field(1)]
-    pub conditions: Vec<ConditionRecord>,
-}
-
-/// A condition on a label: 1: has one of the values; 2: is missing or has none of them; 3: exists; 4: is missing.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Fields, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ConditionRecord {
-    /// The label.
-    #[field(1)]
-    pub key: String,
-    /// What must hold.
-    #[field(2)]
-    pub operator: u32,
-    /// The values.
-    #[field(3)]
-    #[serde(default)]
-    pub values: Vec<String>,
+    pub conditions: Vec<LabelCondition>,
 }
 
 /// What the autoscaler says of itself.

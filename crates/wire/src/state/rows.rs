@@ -3,7 +3,7 @@
 use super::Amounts;
 use super::cluster::DrainState;
 use super::words::{ActorPhase, GroupScheduling, GroupState, StateKind, TaskKind, WorkerDuty};
-use crate::message::{DeviceUse, ObjectUse, SubmissionState, TaskStage, Variable};
+use crate::message::{DeviceUse, ObjectUse, PlacementStrategy, SubmissionState, TaskStage, Variable};
 use bytes::Bytes;
 use oxiray_fields::Fields;
 use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, PlacementGroupId, TaskId, WorkerId};
@@ -309,9 +309,9 @@ pub struct GroupRow {
     /// Where its name lives.
     #[field(3)]
     pub namespace: String,
-    /// `PACK`, `SPREAD`, `STRICT_PACK` or `STRICT_SPREAD`.
+    /// How its bundles are spread over machines.
     #[field(4)]
-    pub strategy: String,
+    pub strategy: PlacementStrategy,
     /// How far it is.
     #[field(5)]
     pub state: GroupState,

@@ -1,6 +1,6 @@
 //! Enums of the state, each value with the word that stands for it in JSON.
 
-/// An enum of numbered words. A number that this build does not know stands for the first of them.
+/// Enums of numbered words. The first alternative of each stands for a field that is left out.
 macro_rules! words {
     ($($(#[$doc:meta])* $name:ident { $($(#[$word_doc:meta])* $word:ident = $number:literal: $text:literal,)* })*) => {$(
         $(#[$doc])*
@@ -31,8 +31,6 @@ macro_rules! words {
 words! {
     /// What there are lists and answers of.
     StateKind {
-        /// A kind that this build does not know.
-        Unknown = 0: "unknown",
         /// Actors, living and lately dead.
         Actors = 1: "actors",
         /// Tasks, and the calls and constructors of actors.
@@ -57,8 +55,6 @@ words! {
 
     /// How far an actor is.
     ActorPhase {
-        /// A phase that this build does not know.
-        Unknown = 0: "unknown",
         /// It waits for a node.
         Waiting = 1: "waiting",
         /// Its constructor runs.
@@ -73,8 +69,6 @@ words! {
 
     /// What a process does.
     WorkerDuty {
-        /// A duty that this build does not know.
-        Unknown = 0: "unknown",
         /// It waits for the next task of its job.
         Idle = 1: "idle",
         /// It runs tasks.
@@ -91,8 +85,6 @@ words! {
 
     /// How far a placement group is, in Ray's words.
     GroupState {
-        /// A state that this build does not know.
-        Unknown = 0: "UNKNOWN",
         /// It waits for room.
         Pending = 1: "PENDING",
         /// Nodes were chosen, and have not all set its bundles aside.
@@ -107,8 +99,6 @@ words! {
 
     /// What the scheduler says of a placement group, in Ray's words.
     GroupScheduling {
-        /// A word that this build does not know.
-        Unknown = 0: "UNKNOWN",
         /// There is room for it now.
         Queued = 1: "QUEUED",
         /// There is no room now.
@@ -125,8 +115,6 @@ words! {
 
     /// Whether a device is given to anybody.
     DeviceService {
-        /// A word that this build does not know.
-        Unknown = 0: "unknown",
         /// It is.
         InService = 1: "in service",
         /// It is kept back, for a reason that its row has.
@@ -135,8 +123,6 @@ words! {
 
     /// Who waits for resources.
     DemandKind {
-        /// A kind that this build does not know.
-        Unknown = 0: "unknown",
         /// Tasks.
         Task = 1: "task",
         /// An actor.

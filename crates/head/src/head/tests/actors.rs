@@ -1,6 +1,7 @@
 //! What becomes of actors: made, found, made anew and ended.
 
 use super::*;
+use oxiray_wire::message::FailureCode;
 
 #[test]
 fn an_actor_holds_what_it_was_placed_with_until_its_constructor_returned() {
@@ -29,7 +30,7 @@ fn names_find_actors_and_late_comers_hear_how_they_died() {
     world.say(other, lookup.clone());
     assert_eq!(world.answer(other, 5).handle, "handle");
     world.say(other, ActorLookup { request: 6, namespace: String::new(), ..lookup });
-    assert_eq!(world.answer(other, 6).failure.expect("not there").code, "actor_not_found");
+    assert_eq!(world.answer(other, 6).failure.expect("not there").code, FailureCode::ActorNotFound);
     world.say(other, ActorConnect { actor: id(1), lost: None });
     let worker = world.placed(other, 1).expect("connected");
     world.say(
@@ -196,7 +197,7 @@ fn what_follows_an_announcement_that_was_refused_makes_nothing() {
     let named = |number| ActorCreate { name: "n".into(), namespace: "x".into(), ..actor(number, &[CPU], &[]) };
     world.say(other, named(1));
     world.say(driver, ActorCreate { unfinished: true, request: 5, ..named(2) });
-    assert_eq!(world.answer(driver, 5).failure.expect("the name is taken").code, "actor_name_taken");
+    assert_eq!(world.answer(driver, 5).failure.expect("the name is taken").code, FailureCode::ActorNameTaken);
     world.say(other, ActorKill { actor: id(1), restart: false });
     // It was sent before the answer came, and the name is free by now.
     world.say(driver, ActorCreate { finishes: true, request: 6, ..named(2) });

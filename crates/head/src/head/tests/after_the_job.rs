@@ -2,6 +2,7 @@
 
 use super::groups::group;
 use super::*;
+use oxiray_wire::message::FailureCode;
 
 /// A detached actor whose driver is gone, and another driver.
 fn left_alone(world: &mut World) -> (Key, Key) {
@@ -32,7 +33,7 @@ fn an_actor_that_comes_too_late_is_answered_and_dead() {
     let driver = world.driver();
     world.say(driver, Goodbye::default());
     world.say(driver, ActorCreate { request: 7, name: "n".into(), ..actor(1, &[CPU], &[]) });
-    assert_eq!(world.answer(driver, 7).failure.expect("it is refused").code, "actor_died");
+    assert_eq!(world.answer(driver, 7).failure.expect("it is refused").code, FailureCode::ActorDied);
     assert!(world.deaths(driver, 1)[0].contains("its job was ending"));
 }
 
@@ -47,7 +48,7 @@ fn a_detached_actor_whose_arguments_never_come_ends_with_its_maker() {
     world.settle();
     assert!(world.deaths(other, 1)[0].contains("the arguments of its constructor were still awaited"));
     world.say(other, ActorLookup { request: 5, name: "n".into(), namespace: "x".into() });
-    assert_eq!(world.answer(other, 5).failure.expect("the name is free").code, "actor_not_found");
+    assert_eq!(world.answer(other, 5).failure.expect("the name is free").code, FailureCode::ActorNotFound);
 }
 
 #[test]

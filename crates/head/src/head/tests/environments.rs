@@ -1,7 +1,7 @@
 //! Environments that must be made first: once for all who wait, and nobody waits behind them.
 
 use super::*;
-use oxiray_wire::message::{Environment, LeaseCancel};
+use oxiray_wire::message::{Environment, FailureCode, LeaseCancel};
 
 const LIMIT_S: u32 = 60;
 
@@ -16,7 +16,7 @@ fn prepared(world: &mut World, number: u64, result: Result<&str, &str>) {
     world.settle();
 }
 
-fn refusals(world: &World) -> Vec<(u64, String)> {
+fn refusals(world: &World) -> Vec<(u64, FailureCode)> {
     let refused = world.sent.iter().filter_map(|(_, message)| match message {
         Message::LeaseRefused(refused) => Some((refused.request, refused.failure.clone()?.code)),
         _ => None,
@@ -54,10 +54,10 @@ fn a_failure_reaches_everybody_and_is_remembered_for_a_while() {
     world.say(driver, make);
     let number = world.preparing[0];
     prepared(&mut world, number, Err("no such package"));
-    assert_eq!(refusals(&world), [(1, "runtime_env".to_owned())]);
+    assert_eq!(refusals(&world), [(1, FailureCode::RuntimeEnv)]);
     let died = world.sent.iter().any(|(_, message)| {
         matches!(message, Message::ActorDied(died) if died.failure.as_ref().is_some_and(|failure| {
-            failure.code == "runtime_env" && failure.text.starts_with("[Node ") && failure.text.ends_with("] no such package")
+            failure.code == FailureCode::RuntimeEnv && failure.text.starts_with("[Node ") && failure.text.ends_with("] no such package")
         }))
     });
     assert!(died);
@@ -76,7 +76,7 @@ fn what_takes_too_long_is_given_up_and_its_late_end_means_nothing() {
     world.say(driver, LeaseRequest { environment: Some(environment("a")), ..request(1, &[CPU]) });
     let number = world.preparing[0];
     world.pass(Duration::from_secs(u64::from(LIMIT_S) + 1));
-    assert_eq!(refusals(&world), [(1, "runtime_env".to_owned())]);
+    assert_eq!(refusals(&world), [(1, FailureCode::RuntimeEnv)]);
     assert_eq!(world.given_up, [number]);
     prepared(&mut world, number, Ok("/made/python"));
     world.say(driver, LeaseRequest { environment: Some(environment("a")), ..request(2, &[CPU]) });

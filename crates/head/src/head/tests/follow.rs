@@ -13,8 +13,7 @@ const VISITOR: Key = 1 << 42;
 const PERIOD: Duration = Duration::from_millis(250);
 
 fn ask(world: &mut World, request: u64, kinds: &[StateKind], copy: &StateCopy) {
-    let kinds = kinds.iter().map(|kind| i32::from(*kind).cast_unsigned()).collect();
-    world.core.state_follow(VISITOR, StateFollow { request, kinds, cursor: Some(copy.cursor()) });
+    world.core.state_follow(VISITOR, StateFollow { request, kinds: kinds.to_vec(), cursor: Some(copy.cursor()) });
     world.settle();
 }
 

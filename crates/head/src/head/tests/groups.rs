@@ -2,7 +2,10 @@
 
 use super::*;
 use oxiray_ids::PlacementGroupId;
-use oxiray_wire::message::{GroupAnswer, GroupAwait, GroupBundle, GroupCreate, GroupRemove, LeaseEnded, Strategy};
+use oxiray_wire::message::{
+    FailureCode, GroupAnswer, GroupAwait, GroupBundle, GroupCreate, GroupRemove, LeaseEnded, PlacementStrategy,
+    Strategy, StrategyKind,
+};
 
 pub(super) fn group_id(number: u8) -> PlacementGroupId {
     PlacementGroupId::new([number; 18])
@@ -16,7 +19,7 @@ pub(super) fn group(number: u8, bundles: &[&[(&str, u64)]]) -> GroupCreate {
     GroupCreate {
         request: u64::from(number),
         group: group_id(number),
-        strategy: "PACK".into(),
+        strategy: PlacementStrategy::Pack,
         bundles: bundles.iter().map(bundle).collect(),
         ..GroupCreate::default()
     }
@@ -24,7 +27,7 @@ pub(super) fn group(number: u8, bundles: &[&[(&str, u64)]]) -> GroupCreate {
 
 /// `bundle` counts from 1; 0 is any.
 pub(super) fn within(number: u8, bundle: u32) -> Strategy {
-    Strategy { kind: 4, group: Some(group_id(number)), bundle, ..Strategy::default() }
+    Strategy { kind: StrategyKind::Group, group: Some(group_id(number)), bundle, ..Strategy::default() }
 }
 
 pub(super) fn lease(number: u64, group: u8, bundle: u32, demand: &[(&str, u64)]) -> LeaseRequest {
@@ -84,17 +87,17 @@ fn a_maker_that_asks_for_it_is_told_once_when_the_group_is_created_or_never_will
     world.say(driver, told(1));
     world.say(driver, told(2));
     world.say(driver, told(3));
-    let codes = |world: &World, request: u64| -> Vec<Option<String>> {
+    let codes = |world: &World, request: u64| -> Vec<Option<FailureCode>> {
         answers(world, driver, request).into_iter().map(|answer| answer.failure.map(|failure| failure.code)).collect()
     };
     assert_eq!((codes(&world, 1), codes(&world, 2)), (vec![None], vec![]));
     world.say(driver, GroupRemove { group: group_id(3) });
-    assert_eq!(codes(&world, 3), [Some("task_placement_group_removed".to_owned())]);
+    assert_eq!(codes(&world, 3), [Some(FailureCode::TaskGroupRemoved)]);
     world.say(driver, GroupRemove { group: group_id(1) });
     world.say(driver, GroupRemove { group: group_id(2) });
     assert_eq!((codes(&world, 1), codes(&world, 2)), (vec![None], vec![None]));
-    world.say(driver, GroupCreate { strategy: "BEST".into(), ..told(4) });
-    assert_eq!(codes(&world, 4), [Some("invalid".to_owned())]);
+    world.say(driver, GroupCreate { bundles: Vec::new(), ..told(4) });
+    assert_eq!(codes(&world, 4), [Some(FailureCode::Invalid)]);
 }
 
 #[test]
@@ -113,8 +116,8 @@ fn removal_kills_what_runs_refuses_what_waits_and_devices_come_back_clean() {
         .filter_map(|(_, message)| if let Message::LeaseEnded(ended) = message { Some(&**ended) } else { None })
         .collect();
     assert_eq!(ended.len(), 1, "CORE-2");
-    let code = ended[0].failure.as_ref().map(|failure| failure.code.as_str());
-    assert_eq!((ended[0].lease, code), (number, Some("task_placement_group_removed")));
+    let code = ended[0].failure.as_ref().map(|failure| failure.code);
+    assert_eq!((ended[0].lease, code), (number, Some(FailureCode::TaskGroupRemoved)));
     assert!(world.refusal(driver, 2).contains("remove_placement_group() was called"));
     assert!(world.deaths(driver, 5)[0].contains("is no more"));
     assert!(world.is_killed(task) && world.is_killed(home));
@@ -180,14 +183,10 @@ fn what_no_group_or_bundle_can_be_is_refused_or_told() {
     assert!(world.refusal(driver, 1).contains("no bundle it may use has that: {CPU: 1}"));
     world.say(driver, lease(2, 1, 7, &[CPU]));
     assert!(world.refusal(driver, 2).contains("there is no such bundle"));
-    for (number, wrong) in [
-        (3, GroupCreate { strategy: "BEST".into(), ..group(3, &[&[CPU]]) }),
-        (4, group(4, &[])),
-        (5, group(5, &[&[CPU], &[]])),
-    ] {
+    for (number, wrong) in [(4, group(4, &[])), (5, group(5, &[&[CPU], &[]]))] {
         world.say(driver, wrong);
         let failure = answers(&world, driver, number)[0].failure.clone().expect("it is refused");
-        assert_eq!(failure.code, "invalid", "{}", failure.text);
+        assert_eq!(failure.code, FailureCode::Invalid, "{}", failure.text);
     }
     world.say(driver, lease(6, 1, 0, &[CPU]));
     world.pass(Duration::from_secs(11));

@@ -7,7 +7,7 @@ use oxiray_ids::PlacementGroupId;
 use oxiray_journal::Rows;
 use oxiray_wire::message::{
     ActorFailed, Driver, Goodbye, GroupAnswer, GroupBundle, GroupCreate, KeyValueAction, KeyValueAnswer,
-    KeyValueRequest, StateQuery,
+    KeyValueRequest, PlacementStrategy, StateQuery,
 };
 use oxiray_wire::state::StateKind;
 use proptest::prelude::*;
@@ -43,7 +43,7 @@ fn group(number: u8, bundles: &[u64]) -> GroupCreate {
     GroupCreate {
         request: 70 + u64::from(number),
         group: PlacementGroupId::new([number; 18]),
-        strategy: "PACK".into(),
+        strategy: PlacementStrategy::Pack,
         bundles: bundles.iter().map(bundle).collect(),
         detached: true,
         name: format!("group {number}"),

@@ -6,7 +6,7 @@ use oxiray_ids::WorkerId;
 use oxiray_machine::NAME_BYTES_MAX;
 use oxiray_wire::Message;
 use oxiray_wire::message::{
-    ActorLookup, GroupBundle, GroupCreate, LeaseReturn, NodeJoin, NodeReport, PlaceRefused, Placed,
+    ActorLookup, GroupBundle, GroupCreate, LeaseReturn, NodeJoin, NodeReport, PlaceRefused, Placed, PlacementStrategy,
     ProxiedClientJoined, StateFilter, StateQuery, TaskLog, TaskRecord, WorkerDied, WorkerForked, WorkerGone,
 };
 use oxiray_wire::state::StateKind;
@@ -119,7 +119,7 @@ fn names_that_are_too_long_are_refused_and_descriptions_cut() {
     );
     let bundles = vec![GroupBundle { demand: vec![super::amount("CPU", 10_000)], conditions: Vec::new() }];
     let group = oxiray_ids::PlacementGroupId::new([4; 18]);
-    let strategy = "PACK".to_owned();
+    let strategy = PlacementStrategy::Pack;
     world.say(
         driver,
         GroupCreate { request: 4, group, name: long.clone(), strategy, bundles, ..GroupCreate::default() },

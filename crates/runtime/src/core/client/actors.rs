@@ -13,10 +13,9 @@ use crate::core::actors::{PATIENCE, Stream};
 use crate::core::calls::{Target, Task};
 use crate::core::client::Client;
 use crate::core::io::{DAEMON, Io, Role, Token};
-use bytes::Bytes;
 use oxiray_ids::{ActorId, TaskId, WorkerId};
 use oxiray_wire::message::{
-    ActorConnect, ActorDied, ActorKill, ActorPlaced, ActorRestarting, ActorToCaller, Cancel, Failure,
+    ActorConnect, ActorDied, ActorKill, ActorPlaced, ActorRestarting, ActorToCaller, Cancel, Failure, FailureCode,
 };
 use std::time::Instant;
 
@@ -154,7 +153,7 @@ impl<I: Io> Client<I> {
         actor.creates.clear();
         if actor.under_way > 0 {
             let text = "the stream to its process broke, and there is a new one.".to_owned();
-            self.lose_calls(id, Some(&Failure { code: "actor_unavailable".into(), text, cause: Bytes::new() }), false);
+            self.lose_calls(id, Some(&FailureCode::ActorUnavailable.because(text)), false);
         }
         self.deliver(id);
     }
@@ -235,11 +234,7 @@ impl<I: Io> Client<I> {
 
     pub(crate) fn actor_died(&mut self, died: ActorDied) {
         let id = died.actor;
-        let failure = died.failure.unwrap_or_else(|| Failure {
-            code: "actor_died".into(),
-            text: "the actor is dead".into(),
-            cause: Bytes::new(),
-        });
+        let failure = died.failure.unwrap_or_else(|| FailureCode::ActorDied.because("the actor is dead"));
         self.close_stream_to(id);
         self.actors.set_unavailable(id, None);
         self.forget_creation(id);
@@ -332,5 +327,5 @@ fn restarting() -> Failure {
         "The actor is temporarily unavailable: it was not there again within {} s. The actor is restarting.",
         PATIENCE.as_secs()
     );
-    Failure { code: "actor_unavailable".into(), text, cause: Bytes::new() }
+    FailureCode::ActorUnavailable.because(text)
 }

@@ -4,8 +4,7 @@ use crate::core::client::Client;
 use crate::core::io::{DAEMON, Io, Role};
 use crate::core::objects::Effects;
 use crate::core::signals::ClientEvent;
-use bytes::Bytes;
-use oxiray_wire::message::Failure;
+use oxiray_wire::message::{Failure, FailureCode};
 
 impl<I: Io> Client<I> {
     /// The daemon of this process may come back, and is looked for where it ends.
@@ -37,13 +36,10 @@ impl<I: Io> Client<I> {
 
     /// The daemon is gone for good.
     pub fn daemon_gone(&mut self) {
-        self.lose_daemon(&Failure {
-            code: "daemon_died".into(),
-            text: "the daemon of this machine is gone, and with it every worker: it was stopped or killed. \
-                   Call shutdown(), then init() to start anew; its last words are in daemon.log of the session"
-                .into(),
-            cause: Bytes::new(),
-        });
+        self.lose_daemon(&FailureCode::DaemonDied.because(
+            "the daemon of this machine is gone, and with it every worker: it was stopped or killed. \
+             Call shutdown(), then init() to start anew; its last words are in daemon.log of the session",
+        ));
     }
 
     fn lose_daemon(&mut self, failure: &Failure) {
@@ -98,6 +94,6 @@ impl<I: Io> Client<I> {
             "the head of this cluster went away, and this program is not part of it any more: {why}. Call shutdown(), \
              then init() to start anew"
         );
-        self.lose_daemon(&Failure { code: "daemon_died".into(), text, cause: Bytes::new() });
+        self.lose_daemon(&FailureCode::DaemonDied.because(text));
     }
 }

@@ -12,7 +12,7 @@ use crate::core::io::{Io, Token};
 use crate::core::objects::{copy, failed};
 use crate::core::signals::ClientEvent;
 use oxiray_ids::{ObjectId, TaskId};
-use oxiray_wire::message::{Cancel, CancelObject, Failure, Reply, Value};
+use oxiray_wire::message::{Cancel, CancelObject, Failure, FailureCode, Reply, Value};
 
 /// An actor's call was to be cancelled by force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,7 +141,7 @@ impl<I: Io> Client<I> {
 }
 
 fn cancelled(id: TaskId, text: &str) -> Value {
-    failed(Failure { code: "cancelled".into(), text: text.into(), cause: copy(id.as_bytes()) })
+    failed(Failure { code: FailureCode::Cancelled, text: text.into(), cause: copy(id.as_bytes()) })
 }
 
 fn never_begun(id: TaskId) -> Value {

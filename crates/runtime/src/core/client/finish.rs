@@ -5,9 +5,8 @@ use crate::core::client::Client;
 use crate::core::client::regaining::Yielded;
 use crate::core::io::Io;
 use crate::core::objects::failed;
-use bytes::Bytes;
 use oxiray_ids::{TaskId, WorkerId};
-use oxiray_wire::message::{Content, Failure, Reply, Value};
+use oxiray_wire::message::{Content, Failure, FailureCode, Reply, Value};
 
 impl<I: Io> Client<I> {
     /// A call came back: results are there, or it is to be run again.
@@ -41,7 +40,7 @@ impl<I: Io> Client<I> {
         }
         for index in reply.results.len() as u32..promised {
             let text = format!("result {} did not come with the others: the worker is of another build", index + 1);
-            let failure = Failure { code: "system".into(), text, cause: Bytes::new() };
+            let failure = FailureCode::System.because(text);
             self.resolve(id.object(index + 1), failed(failure), 0, 0);
         }
         let mut stored = 0;

@@ -4,10 +4,9 @@ use crate::core::calls::{IDLE_LIMIT, Lease, Task, amounts};
 use crate::core::client::Client;
 use crate::core::code::Codes;
 use crate::core::io::{DAEMON, Io, Role};
-use bytes::Bytes;
 use oxiray_ids::TaskId;
 use oxiray_wire::message::{
-    Failure, LeaseEnded, LeaseGranted, LeaseKill, LeaseRefused, LeaseRequest, LeaseReturn, OutOfMemory,
+    Failure, FailureCode, LeaseEnded, LeaseGranted, LeaseKill, LeaseRefused, LeaseRequest, LeaseReturn, OutOfMemory,
 };
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -208,15 +207,17 @@ fn lost_with(ended: &LeaseEnded, name: &str, attempts: u32) -> Failure {
     let LeaseEnded { text, node_died, .. } = ended;
     let which = format!("This was attempt {attempts}, the last that max_retries allows");
     let (code, text) = match ended.out_of_memory {
-        OutOfMemory::None if *node_died => ("node_died", died(name, text, &which)),
-        OutOfMemory::None => ("worker_crashed", died(name, text, &which)),
-        OutOfMemory::Kernel => ("out_of_memory", format!("the worker that ran `{name}` died: {text}. {which}")),
+        OutOfMemory::None if *node_died => (FailureCode::NodeDied, died(name, text, &which)),
+        OutOfMemory::None => (FailureCode::WorkerCrashed, died(name, text, &which)),
+        OutOfMemory::Kernel => {
+            (FailureCode::OutOfMemory, format!("the worker that ran `{name}` died: {text}. {which}"))
+        }
         OutOfMemory::Passing | OutOfMemory::Lasting => (
-            "out_of_memory",
+            FailureCode::OutOfMemory,
             format!("the worker that ran `{name}` did not finish: {text}. This was attempt {attempts}"),
         ),
     };
-    Failure { code: code.into(), text, cause: Bytes::new() }
+    code.because(text)
 }
 
 fn died(name: &str, how: &str, which: &str) -> String {

@@ -8,9 +8,10 @@ use crate::core::io::{Io, Token};
 use crate::core::objects::{failed, is_error};
 use crate::core::signals::ClientEvent;
 use crate::core::streams::{Found, item};
-use bytes::Bytes;
 use oxiray_ids::{ObjectId, TaskId};
-use oxiray_wire::message::{Content, Failure, Reply, StreamItem, StreamRead, StreamStop, StreamTerms, Value};
+use oxiray_wire::message::{
+    Content, Failure, FailureCode, Reply, StreamItem, StreamRead, StreamStop, StreamTerms, Value,
+};
 
 /// Something to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -89,7 +90,7 @@ impl<I: Io> Client<I> {
                  before: a generator that may be retried must yield the same each time. Make it so, or set max_retries=0",
                 reply.items
             );
-            let failure = Failure { code: "stream_replay".into(), text, cause: Bytes::new() };
+            let failure = FailureCode::StreamReplay.because(text);
             self.keep_item(task, arrived, None, failed(failure), 0, 0);
         } else if let Some(value) = value {
             self.keep_item(task, arrived, None, value, 0, 1);

@@ -10,9 +10,8 @@ use crate::core::io::{DAEMON, Io};
 use crate::core::lineage::{Reason, TaskSpec};
 use crate::core::objects::{Effects, failed, is_error};
 use crate::core::signals::ClientEvent;
-use bytes::Bytes;
 use oxiray_ids::{ObjectId, TaskId};
-use oxiray_wire::message::{Content, Failure, Free, Publish, Recover, Reference, Value};
+use oxiray_wire::message::{Content, FailureCode, Free, Publish, Recover, Reference, Value};
 use std::sync::Arc;
 
 impl<I: Io> Client<I> {
@@ -251,7 +250,7 @@ impl<I: Io> Client<I> {
 
     fn freed(&mut self, id: ObjectId) {
         let text = "free() was called on it: free only what is not needed again".to_owned();
-        let failure = Failure { code: "object_freed".into(), text, cause: Bytes::new() };
+        let failure = FailureCode::ObjectFreed.because(text);
         let mut effects = Effects::default();
         self.objects.free_kept(id, failure.clone());
         self.objects.free(id, failure, &mut effects);
@@ -270,7 +269,7 @@ impl<I: Io> Client<I> {
     pub(crate) fn tell_unseen(&mut self, value: Value) {
         let was_wanted = matches!(
             &value.content,
-            Some(Content::Failed(failure)) if failure.code == "cancelled" || failure.code == "actor_left"
+            Some(Content::Failed(failure)) if matches!(failure.code, FailureCode::Cancelled | FailureCode::ActorLeft)
         );
         if self.daemon.lost.is_none() && !self.calls.leaving && !was_wanted {
             self.signals.tell(ClientEvent::Unseen(value));
@@ -281,5 +280,5 @@ impl<I: Io> Client<I> {
 pub(crate) fn unreconstructable(id: ObjectId, reason: Reason) -> Value {
     let (code, why) = reason.told();
     let text = format!("object {id} was lost and cannot be made again: {why}");
-    failed(Failure { code: code.into(), text, cause: Bytes::new() })
+    failed(code.because(text))
 }

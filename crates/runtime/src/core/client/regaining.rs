@@ -12,9 +12,8 @@ use crate::core::io::Io;
 use crate::core::lineage::Reason;
 use crate::core::objects::{failed, is_error};
 use crate::core::streams::item;
-use bytes::Bytes;
 use oxiray_ids::{ObjectId, TaskId};
-use oxiray_wire::message::{Failure, Reply, StreamStop, StreamTerms, Value};
+use oxiray_wire::message::{FailureCode, Reply, StreamStop, StreamTerms, Value};
 
 /// What a call yielded that has come to its end.
 pub(crate) struct Yielded {
@@ -67,7 +66,7 @@ impl<I: Io> Client<I> {
                  generator that may be retried must yield the same each time. Make it so, or set max_retries=0",
                 yielded.items
             );
-            let failure = Failure { code: "stream_replay".into(), text, cause: Bytes::new() };
+            let failure = FailureCode::StreamReplay.because(text);
             self.resolve(id, yielded.error.clone().unwrap_or_else(|| failed(failure)), 0, 0);
         }
     }
