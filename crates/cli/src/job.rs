@@ -4,16 +4,18 @@ use crate::visit::{self, ANSWER_LIMIT};
 use crate::{say, show};
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
+use oxiray_state::StateCopy;
 use oxiray_visitor::Visitor;
 use oxiray_wire::message::{Submission, SubmissionAction, SubmissionAsked, SubmissionSpec, SubmissionState};
+use oxiray_wire::state::StateKind;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How often it is looked how a job goes.
-const LOOK_PERIOD: Duration = Duration::from_millis(200);
+/// How often a job that runs is asked what it printed.
+const READ_PERIOD: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Args)]
 pub(crate) struct JobOptions {
@@ -250,7 +252,7 @@ fn line(words: &[String]) -> String {
 
 /// Prints what the job has printed, or where it is followed, prints until it ends. Returns how it stands then.
 fn print(visitor: &mut Visitor, id: &str, follow: bool) -> anyhow::Result<Submission> {
-    let mut offset = 0;
+    let (mut offset, mut jobs) = (0, StateCopy::default());
     let mut out = std::io::stdout();
     loop {
         let asked = SubmissionAsked { offset, ..asked(SubmissionAction::Read, id) };
@@ -263,7 +265,8 @@ fn print(visitor: &mut Visitor, id: &str, follow: bool) -> anyhow::Result<Submis
             if !follow || job.state.is_final() {
                 return Ok(job);
             }
-            visit::stay(visitor, LOOK_PERIOD)?;
+            // A job's end is told; what it prints goes into a file, which is looked at from time to time.
+            visitor.follow(&mut jobs, &[StateKind::Jobs], READ_PERIOD)?;
         }
     }
 }
@@ -278,8 +281,9 @@ fn status(options: &OneOptions) -> anyhow::Result<()> {
 fn stop(options: &StopOptions) -> anyhow::Result<()> {
     let mut visitor = begin(options.address.as_deref())?;
     let mut job = one(&mut visitor, SubmissionAction::Stop, &options.id)?;
+    let mut jobs = StateCopy::default();
     while !options.no_wait && !job.state.is_final() {
-        visit::stay(&mut visitor, LOOK_PERIOD)?;
+        visitor.follow(&mut jobs, &[StateKind::Jobs], ANSWER_LIMIT)?;
         job = one(&mut visitor, SubmissionAction::List, &options.id)?;
     }
     say(&sentence(&job));

@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, anyhow};
 use oxiray_visitor::session::{self, heads_first};
-use oxiray_visitor::{FoundSession, Question, VisitError, Visitor};
+use oxiray_visitor::{FoundSession, Question, Visitor};
 use oxiray_wire::message::{ClusterQuery, StateReport, Stop};
 use oxiray_wire::plain;
 use std::io::Write as _;
@@ -61,13 +61,6 @@ where
         let _ = writeln!(std::io::stderr(), "note: {}", plain(&report.missing));
     }
     Ok(report)
-}
-
-/// Lets time pass, as long as the daemon lives.
-pub(crate) fn stay(visitor: &mut Visitor, time: Duration) -> Result<(), VisitError> {
-    let until = Instant::now() + time;
-    while visitor.next(until)?.is_some() {}
-    Ok(())
 }
 
 /// Asks the session to end, and waits until it has; `false` where it did not in time.
