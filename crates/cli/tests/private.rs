@@ -4,6 +4,7 @@
 mod common;
 
 use common::{Peer, Place};
+use oxiray_ids::LeaseRequestNumber;
 use oxiray_wire::Message;
 use oxiray_wire::message::{Driver, Goodbye, Hello, LeaseRequest};
 use std::os::fd::AsRawFd as _;
@@ -81,7 +82,11 @@ fn an_interpreter_that_does_not_run_is_the_verdict_of_the_lease() {
         let told = Driver { interpreter: interpreter.into(), ..told };
         peer.say(Hello { driver: Some(told), ..Hello::default() });
         for request in 1..3 {
-            peer.say(LeaseRequest { request, label: "f".into(), ..LeaseRequest::default() });
+            peer.say(LeaseRequest {
+                request: LeaseRequestNumber(request),
+                label: "f".into(),
+                ..LeaseRequest::default()
+            });
             let ended = std::iter::from_fn(|| peer.hear()).find_map(|message| match message {
                 Message::LeaseEnded(ended) => Some(ended.text),
                 _ => None,

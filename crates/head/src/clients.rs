@@ -1,6 +1,6 @@
 //! The processes with a runtime that are connected: drivers, and workers that were assigned.
 
-use oxiray_ids::{JobId, WorkerId};
+use oxiray_ids::{JobId, LeaseNumber, LeaseRequestNumber, WorkerId};
 use oxiray_machine::Key;
 use std::collections::BTreeMap;
 
@@ -10,9 +10,9 @@ pub(crate) struct Client {
     pub(crate) id: WorkerId,
     pub(crate) job: JobId,
     /// The key of each of its leases, by the number that it knows it by.
-    pub(crate) leases: BTreeMap<u64, u64>,
+    pub(crate) leases: BTreeMap<LeaseNumber, u64>,
     /// Its requests that wait, by their number.
-    pub(crate) waiting: BTreeMap<u64, u64>,
+    pub(crate) waiting: BTreeMap<LeaseRequestNumber, u64>,
 }
 
 /// All that are connected.
@@ -46,7 +46,7 @@ impl Clients {
     }
 
     /// A request of a client waits no more.
-    pub(crate) fn waits_no_more(&mut self, client: Key, request: u64) -> Option<u64> {
+    pub(crate) fn waits_no_more(&mut self, client: Key, request: LeaseRequestNumber) -> Option<u64> {
         self.by_key.get_mut(&client)?.waiting.remove(&request)
     }
 }

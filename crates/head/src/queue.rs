@@ -5,7 +5,7 @@ mod prefetches;
 
 use crate::demands::Need;
 use crate::fairness::Fairness;
-use oxiray_ids::{ActorId, JobId, ObjectId, PlacementGroupId};
+use oxiray_ids::{ActorId, JobId, LeaseRequestNumber, ObjectId, PlacementGroupId};
 use oxiray_machine::environments::Environments;
 use oxiray_machine::{GroupMembership, Key};
 use oxiray_scheduler::{PushError, ResourceRequest, WaitQueue};
@@ -20,7 +20,7 @@ use std::time::Instant;
 pub(crate) enum PendingKind {
     Lease {
         client: Key,
-        request: u64,
+        request: LeaseRequestNumber,
         environment: Environment,
         fresh: bool,
         home: Option<GroupMembership>,

@@ -1,6 +1,6 @@
 //! Who is to come back to a head that goes on with what another wrote down, and what they claim that is not back yet.
 
-use oxiray_ids::{JobId, NodeId, WorkerId};
+use oxiray_ids::{JobId, LeaseNumber, NodeId, WorkerId};
 use oxiray_machine::Key;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -44,7 +44,7 @@ struct Awaited {
 #[derive(Debug)]
 pub(crate) struct Claim {
     pub(crate) owner: Key,
-    pub(crate) lease: u64,
+    pub(crate) lease: LeaseNumber,
     /// The owner can reach the worker no more, and awaits its end.
     pub(crate) is_to_end: bool,
 }
@@ -125,21 +125,21 @@ impl Resumption {
     }
 
     /// An owner claims a worker that is not back. `false` where it will not come.
-    pub(crate) fn claim(&mut self, owner: Key, lease: u64, worker: WorkerId) -> bool {
+    pub(crate) fn claim(&mut self, owner: Key, lease: LeaseNumber, worker: WorkerId) -> bool {
         let Some(awaited) = self.awaited.as_mut().filter(|awaited| !awaited.nodes.is_empty()) else { return false };
         awaited.claims.insert(worker, Claim { owner, lease, is_to_end: false });
         true
     }
 
     /// The owner gives a lease up whose worker is not back.
-    pub(crate) fn claim_no_longer(&mut self, owner: Key, lease: u64) {
+    pub(crate) fn claim_no_longer(&mut self, owner: Key, lease: LeaseNumber) {
         if let Some(awaited) = &mut self.awaited {
             awaited.claims.retain(|_, claim| (claim.owner, claim.lease) != (owner, lease));
         }
     }
 
     /// The owner can reach a worker no more that is not back: it is told of the end once there is one, as of any other.
-    pub(crate) fn claim_to_end(&mut self, owner: Key, lease: u64) {
+    pub(crate) fn claim_to_end(&mut self, owner: Key, lease: LeaseNumber) {
         let claims = self.awaited.iter_mut().flat_map(|awaited| awaited.claims.values_mut());
         for claim in claims.filter(|claim| (claim.owner, claim.lease) == (owner, lease)) {
             claim.is_to_end = true;

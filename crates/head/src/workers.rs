@@ -2,7 +2,7 @@
 //!
 //! What they hold is their machine's to know; a spare process is nobody's, and unknown here.
 
-use oxiray_ids::{ActorId, JobId, WorkerId};
+use oxiray_ids::{ActorId, JobId, LeaseNumber, WorkerId};
 use oxiray_machine::{GroupMembership, Key};
 use oxiray_wire::message::{Environment, LeaseEnded, OutOfMemory};
 use std::collections::BTreeMap;
@@ -92,7 +92,7 @@ pub(crate) struct Lease {
     pub(crate) owner: Key,
     pub(crate) worker: Key,
     /// What the owner calls it: its key, unless that was another owner's lease when the owner came back (DOOR-2).
-    pub(crate) number: u64,
+    pub(crate) number: LeaseNumber,
 }
 
 /// All processes that serve somebody, and the leases of those that are leased.

@@ -1,4 +1,5 @@
-//! Typed identifiers of nodes, workers, jobs, actors, tasks, objects and placement groups, and how they nest.
+//! Typed identifiers of nodes, workers, jobs, actors, tasks, objects and placement groups, and how they nest; and typed numbers
+//! of what one side names to another.
 //!
 //! Sizes and nesting follow Ray's, since programs print, parse and slice them:
 //!
@@ -16,7 +17,10 @@
 //!
 //! Uniqueness comes from the operating system's random source ([`Unique`]); nothing here reads a clock.
 
+mod numbers;
 mod seeded;
+
+pub use numbers::{LeaseNumber, LeaseRequestNumber};
 
 use std::fmt;
 

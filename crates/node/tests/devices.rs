@@ -2,7 +2,7 @@
 
 use oxiray_accelerators::{Host, detect, offer};
 use oxiray_head::{Core, StoreFigures};
-use oxiray_ids::NodeId;
+use oxiray_ids::{LeaseNumber, LeaseRequestNumber, NodeId};
 use oxiray_machine::{Effect, Key, Plan};
 use oxiray_node::device_client::{DeviceAnswer, DeviceClient};
 use oxiray_nvml_fixture::FIXTURE_VARIABLE;
@@ -27,7 +27,7 @@ struct Node {
     now: Instant,
     driver: Key,
     last_pid: u32,
-    leases: Vec<(u64, Key)>,
+    leases: Vec<(LeaseNumber, Key)>,
 }
 
 impl Node {
@@ -114,12 +114,15 @@ impl Node {
     /// Asks for a whole GPU.
     fn request(&mut self, request: u64) {
         let demand = vec![Amount { resource: "GPU".into(), units: 10_000 }];
-        self.core.client_said(self.driver, LeaseRequest { request, demand, ..LeaseRequest::default() }.into());
+        self.core.client_said(
+            self.driver,
+            LeaseRequest { request: LeaseRequestNumber(request), demand, ..LeaseRequest::default() }.into(),
+        );
         self.settle();
     }
 
     /// The task in the lease is done, and its process gone.
-    fn end(&mut self, (lease, worker): (u64, Key)) {
+    fn end(&mut self, (lease, worker): (LeaseNumber, Key)) {
         self.core.client_said(self.driver, LeaseReturn { lease, retiring: false }.into());
         self.core.worker_gone(worker, "killed by signal 9 (SIGKILL)");
         self.settle();

@@ -5,7 +5,7 @@
 mod common;
 
 use bytes::Bytes;
-use oxiray_ids::{ActorId, JobId, ObjectId, TaskId, Unique, WorkerId};
+use oxiray_ids::{ActorId, JobId, LeaseNumber, LeaseRequestNumber, ObjectId, TaskId, Unique, WorkerId};
 use oxiray_runtime::{
     ActorWork, Arguments, Class, ClientEvent, Duty, Outcome, Place, Routine, Runtime, RuntimeError, Unmet, Work,
 };
@@ -82,7 +82,7 @@ impl Peer {
         }
     }
 
-    fn lease_request(&mut self) -> u64 {
+    fn lease_request(&mut self) -> LeaseRequestNumber {
         loop {
             match self.next() {
                 Message::LeaseRequest(request) => return request.request,
@@ -92,7 +92,8 @@ impl Peer {
         }
     }
 
-    fn grant(&mut self, request: u64, lease: u64) -> Peer {
+    fn grant(&mut self, request: LeaseRequestNumber, lease: u64) -> Peer {
+        let lease = LeaseNumber(lease);
         let worker = WorkerId::generate();
         self.join(LeaseGranted { request, lease, worker, is_alone: true, is_near: false })
     }
@@ -191,7 +192,7 @@ fn a_task_is_run_again_until_its_retries_are_used_up() {
         assert_eq!(worker.call().attempt, attempt);
         drop(worker);
         daemon.say(LeaseEnded {
-            lease: attempt.into(),
+            lease: LeaseNumber(attempt.into()),
             text: "killed by signal 9 (SIGKILL)".into(),
             ..LeaseEnded::default()
         });
@@ -334,12 +335,16 @@ fn a_stream_that_breaks_while_its_worker_lives_gets_a_verdict() {
     drop(worker);
     loop {
         match daemon.next() {
-            Message::LeaseKill(asked) => break assert_eq!(asked.lease, 7),
+            Message::LeaseKill(asked) => break assert_eq!(asked.lease, LeaseNumber(7)),
             Message::LeaseCancel(_) | Message::LeaseRequest(_) => {}
             other => panic!("the worker's end is to be asked for, not {other:?}"),
         }
     }
-    daemon.say(LeaseEnded { lease: 7, text: "killed by signal 9 (SIGKILL)".into(), ..LeaseEnded::default() });
+    daemon.say(LeaseEnded {
+        lease: LeaseNumber(7),
+        text: "killed by signal 9 (SIGKILL)".into(),
+        ..LeaseEnded::default()
+    });
     assert_eq!(failure_of(&runtime, id).code, FailureCode::WorkerCrashed);
 }
 
@@ -348,7 +353,7 @@ fn a_stream_that_breaks_while_its_worker_lives_gets_a_verdict() {
 fn a_stream_that_the_network_did_not_make_is_no_death_of_its_worker() {
     let (runtime, mut daemon) = started();
     let id = submit(&runtime, Work { retries: 0, ..work("f") });
-    for lease in 1..=6 {
+    for lease in (1..=6).map(LeaseNumber) {
         let request = daemon.lease_request();
         let worker = WorkerId::generate();
         let granted = LeaseGranted { request, lease, worker, is_alone: false, is_near: false };
@@ -405,7 +410,11 @@ fn a_cancelled_task_is_not_run_again_when_its_worker_dies() {
     let mut worker = daemon.grant(request, 1);
     worker.call();
     runtime.cancel(id, true, true).expect("a task may be cancelled");
-    daemon.say(LeaseEnded { lease: 1, text: "killed by signal 9 (SIGKILL)".into(), ..LeaseEnded::default() });
+    daemon.say(LeaseEnded {
+        lease: LeaseNumber(1),
+        text: "killed by signal 9 (SIGKILL)".into(),
+        ..LeaseEnded::default()
+    });
     assert_eq!(failure_of(&runtime, id).code, FailureCode::Cancelled);
 }
 
@@ -450,7 +459,11 @@ fn a_reply_that_brings_stored_values_is_confirmed_and_the_death_of_its_worker_en
     let (runtime, mut daemon) = started();
     let (argument, used, worker, _) = with_stored_argument(&runtime, &mut daemon);
     drop(worker);
-    daemon.say(LeaseEnded { lease: 1, text: "killed by signal 9 (SIGKILL)".into(), ..LeaseEnded::default() });
+    daemon.say(LeaseEnded {
+        lease: LeaseNumber(1),
+        text: "killed by signal 9 (SIGKILL)".into(),
+        ..LeaseEnded::default()
+    });
     assert_eq!(failure_of(&runtime, used).code, FailureCode::WorkerCrashed);
     let mut confirmed = Vec::new();
     loop {

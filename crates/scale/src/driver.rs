@@ -1,7 +1,7 @@
 //! A driver: it speaks to the head what the runtime of a program speaks, and calls nobody.
 
 use crate::head::Head;
-use oxiray_ids::{ActorId, PlacementGroupId, WorkerId};
+use oxiray_ids::{ActorId, LeaseNumber, LeaseRequestNumber, PlacementGroupId, WorkerId};
 use oxiray_wire::message::{
     ActorCreate, ActorLookup, Amount, AnswerToClient, DaemonToClient, DaemonToNewcomer, Direction as _,
     Driver as Greeting, EventToClient, FailureCode, GroupBundle, GroupCreate, Hello, LeaseRequest, LeaseReturn,
@@ -28,7 +28,7 @@ pub(crate) enum Word {
     /// A placement group is there.
     Group,
     /// A worker: the lease.
-    Lease(u64),
+    Lease(LeaseNumber),
 }
 
 /// A driver that is let in.
@@ -97,7 +97,12 @@ impl Driver {
     /// Asks for a worker with a CPU.
     pub(crate) fn request_lease(&mut self) -> io::Result<()> {
         let request = self.next_number();
-        self.send(LeaseRequest { request, demand: cpu(), label: "played".into(), ..LeaseRequest::default() })
+        self.send(LeaseRequest {
+            request: LeaseRequestNumber(request),
+            demand: cpu(),
+            label: "played".into(),
+            ..LeaseRequest::default()
+        })
     }
 
     /// Asks for an actor of a name that nobody has.
@@ -107,7 +112,7 @@ impl Driver {
     }
 
     /// Gives a worker back.
-    pub(crate) fn return_lease(&mut self, lease: u64) -> io::Result<()> {
+    pub(crate) fn return_lease(&mut self, lease: LeaseNumber) -> io::Result<()> {
         self.send(LeaseReturn { lease, retiring: false })
     }
 
@@ -175,7 +180,7 @@ impl Driver {
     }
 
     /// Waits for so many words, and returns the leases among them.
-    pub(crate) fn await_all(&mut self, count: u64) -> io::Result<Vec<u64>> {
+    pub(crate) fn await_all(&mut self, count: u64) -> io::Result<Vec<LeaseNumber>> {
         let mut leases = Vec::new();
         for _ in 0..count {
             if let Word::Lease(lease) = self.next()? {

@@ -4,6 +4,7 @@ use crate::Arguments;
 use crate::driver::{Driver, Word};
 use crate::head::Head;
 use crate::members::Members;
+use oxiray_ids::LeaseNumber;
 use oxiray_network::JoinToken;
 use std::io;
 use std::sync::atomic::Ordering;
@@ -127,7 +128,7 @@ fn unexpected(word: Word) -> io::Error {
     io::Error::other(format!("a lease was awaited, and {word:?} came"))
 }
 
-fn next_lease(driver: &mut Driver) -> io::Result<u64> {
+fn next_lease(driver: &mut Driver) -> io::Result<LeaseNumber> {
     match driver.next()? {
         Word::Lease(lease) => Ok(lease),
         other => Err(unexpected(other)),
@@ -147,7 +148,7 @@ fn time_alone(driver: &mut Driver, samples: usize) -> io::Result<Latencies> {
     Ok(Latencies::of(took))
 }
 
-fn time_in_queue(driver: &mut Driver, leases: Vec<u64>, samples: usize) -> io::Result<Latencies> {
+fn time_in_queue(driver: &mut Driver, leases: Vec<LeaseNumber>, samples: usize) -> io::Result<Latencies> {
     let mut held = std::collections::VecDeque::from(leases);
     let mut took = Vec::with_capacity(samples);
     for _ in 0..samples {

@@ -10,7 +10,7 @@ use crate::process::{Kind, Life};
 use crate::program::Program;
 use crate::stream::{Descriptor, Packet};
 use crate::world::{ProcessIndex, World};
-use oxiray_ids::{ObjectId, PlacementGroupId, Unique};
+use oxiray_ids::{LeaseNumber, ObjectId, PlacementGroupId, Unique};
 use oxiray_runtime::{Client as Core, ClientEvent, DAEMON, Identity, Retained, Token};
 use oxiray_wire::Message;
 use oxiray_wire::message::{Assign, Welcome};
@@ -20,8 +20,8 @@ use std::time::{Duration, Instant, SystemTime};
 /// What was said to a process, and by it, as far as it must agree.
 #[derive(Debug, Default)]
 pub(crate) struct Said {
-    granted: BTreeSet<u64>,
-    ended: BTreeSet<u64>,
+    granted: BTreeSet<LeaseNumber>,
+    ended: BTreeSet<LeaseNumber>,
     /// How many leases it was asked to give back.
     pub(crate) retired: u64,
     subscribed: BTreeMap<ObjectId, u32>,

@@ -15,7 +15,9 @@ use crate::state::{
     WorkerDuty,
 };
 use bytes::{Buf, BufMut, Bytes};
-use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, PlacementGroupId, TaskId, WorkerId};
+use oxiray_ids::{
+    ActorId, JobId, LeaseNumber, LeaseRequestNumber, NodeId, ObjectId, PlacementGroupId, TaskId, WorkerId,
+};
 use prost::DecodeError;
 use prost::encoding::{self, DecodeContext, WireType};
 use std::borrow::Cow;
@@ -142,6 +144,39 @@ scalars! {
     String: string, Text, String::is_empty;
     Bytes: bytes, Bytes, Bytes::is_empty;
 }
+
+/// Numbers that name something.
+macro_rules! names {
+    ($($type:ident,)*) => {$(
+        impl Field for $type {
+            #[inline]
+            fn encode(&self, number: u32, buffer: &mut impl BufMut) {
+                self.0.encode(number, buffer);
+            }
+
+            #[inline]
+            fn length(&self, number: u32) -> usize {
+                self.0.length(number)
+            }
+
+            #[inline]
+            fn merge(
+                &mut self,
+                wire_type: WireType,
+                buffer: &mut impl Buf,
+                context: DecodeContext,
+            ) -> Result<(), DecodeError> {
+                self.0.merge(wire_type, buffer, context)
+            }
+
+            fn shape() -> shape::Field {
+                shape::Field::Number
+            }
+        }
+    )*};
+}
+
+names! { LeaseNumber, LeaseRequestNumber, }
 
 impl Field for Stamp {
     #[inline]

@@ -168,11 +168,13 @@ pub fn append(message: &impl Body, descriptors: usize, buffer: &mut BytesMut) ->
 mod tests {
     use super::*;
     use crate::message::{Goodbye, LeaseReturn};
+    use oxiray_ids::LeaseNumber;
 
     #[test]
     fn a_header_is_read_back() {
         let mut buffer = BytesMut::new();
-        append(&Message::LeaseReturn(LeaseReturn { lease: 300, retiring: false }), 2, &mut buffer).expect("it fits");
+        append(&Message::LeaseReturn(LeaseReturn { lease: LeaseNumber(300), retiring: false }), 2, &mut buffer)
+            .expect("it fits");
         let header = Header::peek(&buffer, 64).expect("well-formed").expect("complete");
         assert_eq!((header.length, header.descriptors), (buffer.len() - HEADER_BYTES, 2));
         assert_eq!(Header::peek(&buffer[..7], 64), Ok(None));

@@ -5,6 +5,7 @@ use super::validation::ProtocolError;
 use crate::demands::{Need, demand_of, home, large};
 use crate::queue::PendingKind;
 use crate::workers::Lease;
+use oxiray_ids::{LeaseNumber, LeaseRequestNumber};
 use oxiray_machine::{Key, cut};
 use oxiray_wire::message::{CancelObject, FailureCode, LeaseRefused, LeaseRequest};
 
@@ -46,7 +47,7 @@ impl HeadCore {
         }
     }
 
-    pub(super) fn lease_cancel(&mut self, from: Key, request: u64) {
+    pub(super) fn lease_cancel(&mut self, from: Key, request: LeaseRequestNumber) {
         if let Some(ticket) = self.clients.waits_no_more(from, request) {
             self.pending.withdraw(ticket);
         }
@@ -54,7 +55,7 @@ impl HeadCore {
 
     /// A lease is over because its owner says so. One that ended by itself is unknown here, which is no error:
     /// the two messages crossed.
-    pub(super) fn lease_return(&mut self, from: Key, number: u64, retiring: bool) {
+    pub(super) fn lease_return(&mut self, from: Key, number: LeaseNumber, retiring: bool) {
         let key = self.clients.by_key.get_mut(&from).and_then(|client| client.leases.remove(&number));
         let Some(Lease { worker, .. }) = key.and_then(|key| self.workers.leases.remove(&key)) else {
             return self.durable.resumption.claim_no_longer(from, number);
@@ -71,7 +72,7 @@ impl HeadCore {
     }
 
     /// The owner can reach the worker no more: it is told of the worker's end as of any other.
-    pub(super) fn lease_kill(&mut self, from: Key, number: u64) {
+    pub(super) fn lease_kill(&mut self, from: Key, number: LeaseNumber) {
         let key = self.clients.by_key.get(&from).and_then(|client| client.leases.get(&number));
         if let Some(lease) = key.and_then(|key| self.workers.leases.get(key)) {
             self.kill_worker(lease.worker);

@@ -21,7 +21,7 @@ use crate::members::OWN;
 use crate::placement_groups::GroupPhase;
 use crate::resumption::{Claim, UNCLAIMED, first_number};
 use crate::workers::{Duty, Lease, Worker};
-use oxiray_ids::{ActorId, JobId, NodeId, PlacementGroupId, WorkerId};
+use oxiray_ids::{ActorId, JobId, LeaseNumber, NodeId, PlacementGroupId, WorkerId};
 use oxiray_machine::{GroupMembership, Key, demand};
 use oxiray_wire::message::{
     ActorDied, ActorRestarting, ClientResume, Driver, FailureCode, GroupRelease, JobOver, NodeResume, NodeState,
@@ -222,8 +222,8 @@ impl HeadCore {
     }
 
     /// A lease goes on where its worker does.
-    fn claim(&mut self, owner: Key, lease: u64, worker: WorkerId) {
-        if lease >= first_number(self.own.epoch()) {
+    fn claim(&mut self, owner: Key, lease: LeaseNumber, worker: WorkerId) {
+        if lease.0 >= first_number(self.own.epoch()) {
             // This head has named it, or will: no lease that it knows of goes on under it.
             return self.claim_fails(owner, lease);
         }
@@ -245,7 +245,7 @@ impl HeadCore {
             return self.claim_fails(owner, lease);
         }
         // DOOR-2: what another owner calls by the same number stays that one's.
-        let key = if self.workers.leases.contains_key(&lease) { number } else { lease };
+        let key = if self.workers.leases.contains_key(&lease.0) { number } else { lease.0 };
         worker.duty = Duty::Leased(key);
         worker.depth = depth;
         client.leases.insert(lease, key);

@@ -6,6 +6,7 @@
 use super::HeadCore;
 use crate::resumption::{Claim, UNCLAIMED};
 use crate::workers::Duty;
+use oxiray_ids::LeaseNumber;
 use oxiray_machine::Key;
 use oxiray_wire::message::{ClientSettled, LeaseEnded};
 
@@ -69,7 +70,7 @@ impl HeadCore {
     }
 
     /// A lease is over whose worker did not come back.
-    pub(super) fn claim_fails(&mut self, owner: Key, lease: u64) {
+    pub(super) fn claim_fails(&mut self, owner: Key, lease: LeaseNumber) {
         let text = "its process ended while the head of its cluster was away".to_owned();
         self.send(owner, LeaseEnded { lease, text, node_died: true, ..LeaseEnded::default() });
     }

@@ -15,7 +15,7 @@ use crate::objects::Outcome;
 use crate::queue::{PendingKind, PendingRequest};
 use crate::workers::{Duty, Lease, Worker};
 use bytes::Bytes;
-use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, PlacementGroupId, WorkerId};
+use oxiray_ids::{ActorId, JobId, LeaseRequestNumber, NodeId, ObjectId, PlacementGroupId, WorkerId};
 use oxiray_machine::{Effect, Key};
 use oxiray_wire::message::{
     ActorDeath, ActorDied, Failure, FailureCode, Forgotten, Freed, GroupAnswer, GroupRelease, LeaseEnded, LeaseRefused,
@@ -192,7 +192,7 @@ impl HeadCore {
     }
 
     /// A request of a client is never met.
-    pub(super) fn refuse_lease(&mut self, to: Key, request: u64, text: String) {
+    pub(super) fn refuse_lease(&mut self, to: Key, request: LeaseRequestNumber, text: String) {
         self.send(to, LeaseRefused { request, failure: Some(FailureCode::TaskUnschedulable.because(text)) });
     }
 

@@ -29,7 +29,7 @@ use super::waiting::STARTING_MAX;
 use super::*;
 use bytes::Bytes;
 use oxiray_ids::ActorId;
-use oxiray_ids::ObjectId;
+use oxiray_ids::{LeaseNumber, LeaseRequestNumber, ObjectId};
 use oxiray_machine::Residue;
 use oxiray_wire::message::{
     ActorConnect, ActorCreate, ActorKill, ActorLookup, ActorReady, Amount, ArgumentLost, ArgumentReference, Blocked,
@@ -43,7 +43,7 @@ use world::{World, amount};
 
 fn request(number: u64, demand: &[(&str, u64)]) -> LeaseRequest {
     let demand = demand.iter().map(|(name, units)| amount(name, *units)).collect();
-    LeaseRequest { request: number, demand, label: "f".into(), ..LeaseRequest::default() }
+    LeaseRequest { request: LeaseRequestNumber(number), demand, label: "f".into(), ..LeaseRequest::default() }
 }
 
 fn actor(number: u8, placement: &[(&str, u64)], running: &[(&str, u64)]) -> ActorCreate {
@@ -168,7 +168,7 @@ fn a_cancelled_request_is_not_granted() {
     world.say(driver, request(1, &[CPU]));
     let (lease, _) = world.granted(driver, 1);
     world.say(driver, request(2, &[CPU]));
-    world.say(driver, LeaseCancel { request: 2 });
+    world.say(driver, LeaseCancel { request: LeaseRequestNumber(2) });
     world.say(driver, LeaseReturn { lease, retiring: false });
     assert_eq!(world.grants_of(driver).len(), 1);
     assert_eq!(world.free("CPU"), 10_000);

@@ -6,7 +6,7 @@
 
 use super::HeadCore;
 use crate::members::{Order, Prepare};
-use oxiray_ids::{NodeId, WorkerId};
+use oxiray_ids::{LeaseRequestNumber, NodeId, WorkerId};
 use oxiray_machine::{Effect, Key};
 use oxiray_wire::message::{NodeJoin, Placed};
 
@@ -15,7 +15,7 @@ use oxiray_wire::message::{NodeJoin, Placed};
 pub(super) enum ProtocolError {
     /// An owner counts its requests.
     #[error("it asked for a lease under number {0}, under which it waits for another")]
-    RequestTwice(u64),
+    RequestTwice(LeaseRequestNumber),
     /// A member counts its workers and proxied clients together.
     #[error("it said of proxied client {0} what is said of workers")]
     ProxiedClientAsWorker(u64),

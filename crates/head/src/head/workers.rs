@@ -5,6 +5,7 @@ use crate::clock::Alarm;
 use crate::fairness::Holder;
 use crate::members::OWN;
 use crate::workers::{Duty, Lease};
+use oxiray_ids::{LeaseNumber, LeaseRequestNumber};
 use oxiray_machine::{DYING_LIMIT, Effect, Key, LEAVING_LIMIT};
 use oxiray_wire::message::{LeaseGranted, LeaseRetire, Peer, Stop, WorkerKill, WorkerReturn};
 
@@ -81,19 +82,25 @@ impl HeadCore {
     }
 
     /// The worker is the owner's now.
-    pub(super) fn grant_lease(&mut self, client: Key, request: u64, worker: Key) {
+    pub(super) fn grant_lease(&mut self, client: Key, request: LeaseRequestNumber, worker: Key) {
         let lease = self.new_key();
         let depth = self.workers.depth_of(client).saturating_add(1);
         let found = self.workers.by_key.get_mut(&worker).expect("a worker was just chosen");
         found.duty = Duty::Leased(lease);
         found.depth = depth;
         let worker_id = found.id;
-        self.workers.leases.insert(lease, Lease { owner: client, worker, number: lease });
+        let number = LeaseNumber(lease);
+        self.workers.leases.insert(lease, Lease { owner: client, worker, number });
         let owner = self.clients.by_key.get_mut(&client).expect("requests of the gone are cancelled");
         owner.waiting.remove(&request);
-        owner.leases.insert(lease, lease);
-        let granted =
-            LeaseGranted { request, lease, worker: worker_id, is_alone: self.members.is_alone(), is_near: false };
+        owner.leases.insert(number, lease);
+        let granted = LeaseGranted {
+            request,
+            lease: number,
+            worker: worker_id,
+            is_alone: self.members.is_alone(),
+            is_near: false,
+        };
         self.connect(client, granted.into(), worker);
     }
 

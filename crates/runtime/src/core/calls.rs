@@ -5,7 +5,7 @@ use crate::core::io::Token;
 use crate::core::retrying::Retries;
 use crate::core::table::Table;
 use crate::core::work::{Class, Work};
-use oxiray_ids::{ActorId, TaskId, Unique, WorkerId};
+use oxiray_ids::{ActorId, LeaseNumber, LeaseRequestNumber, TaskId, Unique, WorkerId};
 use oxiray_wire::message::Amount;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -68,8 +68,8 @@ pub(crate) struct Queue {
     /// Callers and tasks that name it (CLASSES-1).
     pub(crate) uses: usize,
     pub(crate) pending: VecDeque<TaskId>,
-    pub(crate) leases: Vec<u64>,
-    pub(crate) requests: Vec<u64>,
+    pub(crate) leases: Vec<LeaseNumber>,
+    pub(crate) requests: Vec<LeaseRequestNumber>,
     pub(crate) average_us: Option<f32>,
     /// The user knows that its tasks wait before they are tried again.
     pub(crate) has_told_of_pauses: bool,
@@ -118,8 +118,8 @@ pub(crate) struct Leases {
     pub(crate) queues: Vec<Queue>,
     /// Places in `queues` that no class has.
     pub(crate) free_queues: Vec<usize>,
-    pub(crate) granted: FxHashMap<u64, Lease>,
-    pub(crate) requests: FxHashMap<u64, usize>,
+    pub(crate) granted: FxHashMap<LeaseNumber, Lease>,
+    pub(crate) requests: FxHashMap<LeaseRequestNumber, usize>,
     pub(crate) next_request: u64,
     pub(crate) idle: usize,
     /// There was no other node when a worker was granted last.
@@ -146,7 +146,7 @@ impl Leases {
     }
 
     /// The lease that takes the front task of a queue now.
-    pub(crate) fn choose(&self, queue: &Queue, task: &Task) -> Option<u64> {
+    pub(crate) fn choose(&self, queue: &Queue, task: &Task) -> Option<LeaseNumber> {
         let alone = queue.class.fresh || queue.class.is_spread() || task.runs_alone();
         let depth = match queue.average_us {
             Some(average) if !alone => ((AHEAD_US / average.max(1.0)) as usize).clamp(1, DEPTH_LIMIT),
@@ -160,7 +160,7 @@ impl Leases {
     }
 
     /// Whether a lease has had nothing to do, and since when.
-    pub(crate) fn set_idle(&mut self, id: u64, since: Option<Instant>) {
+    pub(crate) fn set_idle(&mut self, id: LeaseNumber, since: Option<Instant>) {
         let Some(lease) = self.granted.get_mut(&id) else { return };
         match (lease.idle_since, since) {
             (None, Some(_)) => {
@@ -175,7 +175,7 @@ impl Leases {
         }
     }
 
-    pub(crate) fn remove_lease(&mut self, id: u64) -> Option<Lease> {
+    pub(crate) fn remove_lease(&mut self, id: LeaseNumber) -> Option<Lease> {
         self.set_idle(id, None);
         let lease = self.granted.remove(&id)?;
         self.queues[lease.queue].leases.retain(|other| *other != id);

@@ -71,6 +71,7 @@ impl Leases {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oxiray_ids::LeaseRequestNumber;
     use oxiray_wire::message::Environment;
 
     fn class(units: u64) -> Arc<Class> {
@@ -98,7 +99,7 @@ mod tests {
     fn a_class_stays_while_something_is_under_way_for_it() {
         let mut tasks = Leases::default();
         let index = tasks.class(class(1)).0;
-        tasks.queues[index].requests.push(7);
+        tasks.queues[index].requests.push(LeaseRequestNumber(7));
         tasks.release_class(index);
         assert_eq!(tasks.class(class(1)).0, index);
         tasks.release_class(index);

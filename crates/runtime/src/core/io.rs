@@ -3,7 +3,7 @@
 //! Each method is an effect. The shell of a real process writes to sockets and rings at once, so that a frame on the fast
 //! path is copied nowhere on its way; the simulator keeps them in a list and carries them out in its own time.
 
-use oxiray_ids::{ActorId, ObjectId, WorkerId};
+use oxiray_ids::{ActorId, LeaseNumber, ObjectId, WorkerId};
 use oxiray_store::{Access, Extent, FileId};
 use oxiray_wire::message::Failure;
 use oxiray_wire::{Body, Received};
@@ -20,7 +20,7 @@ pub enum Role {
     /// This machine's daemon.
     Daemon,
     /// A leased worker that runs our tasks.
-    Lease(u64),
+    Lease(LeaseNumber),
     /// An actor that runs our calls.
     Actor(ActorId),
     /// A client whose calls we run.

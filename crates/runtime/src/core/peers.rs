@@ -124,6 +124,7 @@ impl<D> Peers<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oxiray_ids::LeaseNumber;
     use oxiray_wire::message::Unblocked;
 
     const STREAM: Token = 7;
@@ -135,7 +136,7 @@ mod tests {
     fn peers() -> Peers<()> {
         let mut peers = Peers::new(1);
         peers.add(DAEMON, Role::Daemon);
-        peers.add(STREAM, Role::Lease(3));
+        peers.add(STREAM, Role::Lease(LeaseNumber(3)));
         peers
     }
 
@@ -174,7 +175,7 @@ mod tests {
     fn a_stream_that_is_closed_brings_nothing_and_is_not_waited_for() {
         let mut peers = peers();
         peers.begin_epoch(2);
-        assert_eq!(peers.remove(STREAM), Some(Role::Lease(3)));
+        assert_eq!(peers.remove(STREAM), Some(Role::Lease(LeaseNumber(3))));
         assert_eq!((comes(&mut peers, STREAM), peers.awaits_marks(), peers.remove(STREAM)), (None, false, None));
     }
 }

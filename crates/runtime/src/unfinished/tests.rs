@@ -5,7 +5,7 @@ use crate::runtime::Runtime;
 use crate::shell::State;
 use crate::{ActorWork, Arguments, Class, Identity, Routine, Work};
 use bytes::{Bytes, BytesMut};
-use oxiray_ids::{JobId, NodeId, ObjectId, TaskId, WorkerId};
+use oxiray_ids::{JobId, LeaseNumber, NodeId, ObjectId, TaskId, WorkerId};
 use oxiray_wire::message::{
     ActorCreate, ActorPlaced, Call, Content, Environment, Failure, FailureCode, LeaseEnded, LeaseGranted, Message,
     Reply, Value,
@@ -61,6 +61,7 @@ impl Peer {
     }
 
     fn grant(&mut self, lease: u64) -> Self {
+        let lease = LeaseNumber(lease);
         let request = self.next(|message| match message {
             Message::LeaseRequest(asked) => Some(asked.request),
             _ => None,
@@ -154,17 +155,17 @@ fn a_worker_that_announces_more_than_comes_is_ended_and_its_task_is_run_again() 
     worker.call();
     worker.begin_frame();
     let killed = |message| match message {
-        Message::LeaseKill(kill) => Some(kill.lease),
+        Message::LeaseKill(kill) => Some(kill.lease.0),
         _ => None,
     };
     assert_eq!(daemon.next(killed), Some(1));
     assert!(worker.next(|_| None::<()>).is_none(), "its stream is closed");
-    daemon.say(LeaseEnded { lease: 1, text: "killed by signal 9".into(), ..LeaseEnded::default() });
+    daemon.say(LeaseEnded { lease: LeaseNumber(1), text: "killed by signal 9".into(), ..LeaseEnded::default() });
     let mut other = daemon.grant(2);
     let call = other.call();
     other.begin_frame();
     assert_eq!(daemon.next(killed), Some(2));
-    daemon.say(LeaseEnded { lease: 2, text: "killed by signal 9".into(), ..LeaseEnded::default() });
+    daemon.say(LeaseEnded { lease: LeaseNumber(2), text: "killed by signal 9".into(), ..LeaseEnded::default() });
     assert_eq!(call.name, "f");
     let failure = failure_of(&runtime, id);
     assert_eq!(failure.code, FailureCode::WorkerCrashed);

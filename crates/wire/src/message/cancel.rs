@@ -1,7 +1,7 @@
 //! Calls that are not wanted any more.
 
 use oxiray_fields::Fields;
-use oxiray_ids::{ObjectId, TaskId, WorkerId};
+use oxiray_ids::{LeaseNumber, ObjectId, TaskId, WorkerId};
 
 /// client → daemon → owner: whoever has a reference asks the owner to cancel the call that makes the object.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
@@ -25,7 +25,7 @@ pub struct CancelObject {
 pub struct LeaseKill {
     /// The lease.
     #[field(1)]
-    pub lease: u64,
+    pub lease: LeaseNumber,
 }
 
 /// owner → worker: a call sent on this stream is not wanted any more. One that has not begun is answered with the

@@ -317,13 +317,14 @@ parts! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oxiray_ids::LeaseRequestNumber;
 
     #[test]
     fn what_goes_another_way_is_refused() {
-        let asked = Message::from(LeaseCancel { request: 7 });
+        let asked = Message::from(LeaseCancel { request: LeaseRequestNumber(7) });
         assert_eq!(
             ClientToDaemon::of(asked.clone()),
-            Ok(ClientToDaemon::Head(ClientToHead::LeaseCancel(LeaseCancel { request: 7 })))
+            Ok(ClientToDaemon::Head(ClientToHead::LeaseCancel(LeaseCancel { request: LeaseRequestNumber(7) })))
         );
         let refused = FrameError::Misdirected { kind: 11, direction: "DaemonToClient" };
         assert_eq!(DaemonToClient::of(asked.clone()), Err(refused));

@@ -1,7 +1,7 @@
 //! Emptying a node ahead of its end.
 
 use oxiray_fields::Fields;
-use oxiray_ids::ObjectId;
+use oxiray_ids::{LeaseNumber, ObjectId};
 
 /// client, command line → head: empty a node, or do not after all. Answered by a [`StateReport`](super::StateReport) with
 /// one row.
@@ -54,7 +54,7 @@ pub struct Draining {
 pub struct LeaseRetire {
     /// The lease.
     #[field(1)]
-    pub lease: u64,
+    pub lease: LeaseNumber,
 }
 
 /// head → member: have a copy of an object in its store.

@@ -2,14 +2,14 @@
 
 use super::{Amount, Environment, Failure, Strategy};
 use oxiray_fields::Fields;
-use oxiray_ids::{ObjectId, WorkerId};
+use oxiray_ids::{LeaseNumber, LeaseRequestNumber, ObjectId, WorkerId};
 
 /// owner → daemon: a worker is wanted.
 #[derive(Debug, Clone, PartialEq, Default, Fields)]
 pub struct LeaseRequest {
     /// Names the request; counted by the owner.
     #[field(1)]
-    pub request: u64,
+    pub request: LeaseRequestNumber,
     /// What its tasks need.
     #[field(2)]
     pub demand: Vec<Amount>,
@@ -49,7 +49,7 @@ pub struct LargeArgument {
 pub struct LeaseCancel {
     /// The request.
     #[field(1)]
-    pub request: u64,
+    pub request: LeaseRequestNumber,
 }
 
 /// daemon → owner, with the stream to the worker: it is the owner's until returned.
@@ -57,10 +57,10 @@ pub struct LeaseCancel {
 pub struct LeaseGranted {
     /// The request met.
     #[field(1)]
-    pub request: u64,
+    pub request: LeaseRequestNumber,
     /// Names the lease; counted by the daemon.
     #[field(2)]
-    pub lease: u64,
+    pub lease: LeaseNumber,
     /// `WorkerId` of the worker.
     #[field(3)]
     pub worker: WorkerId,
@@ -77,7 +77,7 @@ pub struct LeaseGranted {
 pub struct LeaseRefused {
     /// The request.
     #[field(1)]
-    pub request: u64,
+    pub request: LeaseRequestNumber,
     /// Why: codes `task_unschedulable`, `runtime_env`.
     #[field(2)]
     pub failure: Option<Failure>,
@@ -88,7 +88,7 @@ pub struct LeaseRefused {
 pub struct LeaseReturn {
     /// The lease.
     #[field(1)]
-    pub lease: u64,
+    pub lease: LeaseNumber,
     /// Whether the worker said that it exits: nobody else is to have it.
     #[field(2)]
     pub retiring: bool,
@@ -104,7 +104,7 @@ pub struct LeaseReclaim {}
 pub struct LeaseEnded {
     /// The lease.
     #[field(1)]
-    pub lease: u64,
+    pub lease: LeaseNumber,
     /// How the process ended, in words: "killed by signal 9 (SIGKILL)", "exited with status 3".
     #[field(2)]
     pub text: String,

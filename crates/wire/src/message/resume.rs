@@ -6,7 +6,7 @@
 
 use super::{Amount, NodeJoin};
 use oxiray_fields::Fields;
-use oxiray_ids::{ActorId, JobId, ObjectId, PlacementGroupId, WorkerId};
+use oxiray_ids::{ActorId, JobId, LeaseNumber, ObjectId, PlacementGroupId, WorkerId};
 
 /// member → worker: a head is there again. What the worker said to the last one, and was not answered, is not known to
 /// it. Answered by [`ClientResume`].
@@ -36,7 +36,7 @@ pub struct ClientResume {
 pub struct LeaseHeld {
     /// The lease, as the last head named it.
     #[field(1)]
-    pub lease: u64,
+    pub lease: LeaseNumber,
     /// `WorkerId`.
     #[field(2)]
     pub worker: WorkerId,

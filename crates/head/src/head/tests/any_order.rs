@@ -130,17 +130,17 @@ impl Story {
                 self.say(&clients, who, asked);
             }
             Happening::Cancel { who, request } => {
-                self.say(&clients, who, LeaseCancel { request });
+                self.say(&clients, who, LeaseCancel { request: LeaseRequestNumber(request) });
             }
             Happening::Return(which) => {
-                let leases: Vec<(u64, Key)> = self
+                let leases: Vec<(LeaseNumber, Key)> = self
                     .world
                     .core
                     .as_head()
                     .workers
                     .leases
-                    .iter()
-                    .map(|(number, lease)| (*number, lease.owner))
+                    .values()
+                    .map(|lease| (lease.number, lease.owner))
                     .collect();
                 if let Some((lease, owner)) = pick(&leases, which) {
                     self.world.say(owner, LeaseReturn { lease, retiring: false });

@@ -103,7 +103,7 @@ fn whoever_is_on_the_way_into_a_group_that_is_removed_is_turned_away_and_leaves_
     pair.bury();
     pair.exchange();
     let refused = pair.head.sent.iter().any(|(to, message)| {
-        *to == driver && matches!(message, Message::LeaseRefused(refused) if refused.request == 1)
+        *to == driver && matches!(message, Message::LeaseRefused(refused) if refused.request.0 == 1)
     });
     assert!(refused && pair.head.grants_of(driver).is_empty());
     assert_eq!(pair.member.free("CPU"), 20_000);

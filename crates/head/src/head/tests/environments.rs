@@ -18,7 +18,7 @@ fn prepared(world: &mut World, number: u64, result: Result<&str, &str>) {
 
 fn refusals(world: &World) -> Vec<(u64, FailureCode)> {
     let refused = world.sent.iter().filter_map(|(_, message)| match message {
-        Message::LeaseRefused(refused) => Some((refused.request, refused.failure.clone()?.code)),
+        Message::LeaseRefused(refused) => Some((refused.request.0, refused.failure.clone()?.code)),
         _ => None,
     });
     refused.collect()
@@ -88,7 +88,7 @@ fn whoever_stops_waiting_is_forgotten_and_a_job_that_ends_lets_go() {
     let mut world = World::new(2, 0);
     let driver = world.driver();
     world.say(driver, LeaseRequest { environment: Some(environment("a")), ..request(1, &[CPU]) });
-    world.say(driver, LeaseCancel { request: 1 });
+    world.say(driver, LeaseCancel { request: LeaseRequestNumber(1) });
     let number = world.preparing[0];
     prepared(&mut world, number, Ok("/made/python"));
     assert_eq!(world.free("CPU"), 20_000);

@@ -13,7 +13,7 @@ fn ms(count: u64) -> Duration {
 }
 
 /// The leases that a client was asked to give back, in order.
-pub(super) fn recalled(world: &World, client: Key) -> Vec<u64> {
+pub(super) fn recalled(world: &World, client: Key) -> Vec<LeaseNumber> {
     let asked = world.to(client).filter_map(|message| match message {
         Message::LeaseRetire(said) => Some(said.lease),
         _ => None,
@@ -21,12 +21,12 @@ pub(super) fn recalled(world: &World, client: Key) -> Vec<u64> {
     asked.collect()
 }
 
-fn give_back(world: &mut World, client: Key, lease: u64) {
+fn give_back(world: &mut World, client: Key, lease: LeaseNumber) {
     world.say(client, LeaseReturn { lease, retiring: false });
 }
 
 /// A driver that holds all CPUs of a world, each by a lease, and asks for one more.
-fn busy(cpus: u32) -> (World, Key, Vec<u64>) {
+fn busy(cpus: u32) -> (World, Key, Vec<LeaseNumber>) {
     let mut world = World::new(cpus, 0);
     let driver = world.driver();
     (0..=u64::from(cpus)).for_each(|number| world.say(driver, request(number, &[CPU])));
@@ -130,7 +130,7 @@ fn actors_and_what_runs_within_groups_are_never_recalled_and_count() {
     world.say(second, request(1, &[("CPU", 30_000)]));
     world.pass(LONG);
     assert!(recalled(&world, first).is_empty(), "what may be recalled is not enough");
-    world.say(second, LeaseCancel { request: 1 });
+    world.say(second, LeaseCancel { request: LeaseRequestNumber(1) });
     world.say(second, request(2, &[CPU]));
     world.pass(LONG);
     assert_eq!(recalled(&world, first), [plain]);

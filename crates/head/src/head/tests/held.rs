@@ -2,6 +2,7 @@
 
 use super::members::{HEAD, Pair};
 use super::{CPU, request};
+use oxiray_ids::LeaseRequestNumber;
 use oxiray_wire::Message;
 use oxiray_wire::message::{Environment, LeaseCancel, LeaseRequest};
 
@@ -56,7 +57,7 @@ fn an_environment_that_fails_there_is_told_with_the_node() {
 #[test]
 fn nothing_is_kept_for_whoever_went_meanwhile() {
     let (mut pair, driver) = pair();
-    pair.head.say(driver, LeaseCancel { request: 1 });
+    pair.head.say(driver, LeaseCancel { request: LeaseRequestNumber(1) });
     pair.head.core.driver_left(driver);
     pair.head.settle();
     pair.exchange();

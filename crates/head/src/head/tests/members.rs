@@ -2,7 +2,7 @@
 
 use super::{CPU, World, request};
 use crate::Core;
-use oxiray_ids::NodeId;
+use oxiray_ids::{LeaseRequestNumber, NodeId};
 use oxiray_machine::Key;
 use oxiray_resources::{Demand, Quantity, ResourceName};
 use oxiray_wire::Message;
@@ -133,7 +133,7 @@ fn what_is_cancelled_while_it_is_ordered_is_given_back() {
     let mut pair = Pair::new(0, 1);
     let driver = pair.head.driver();
     pair.head.say(driver, request(1, &[CPU]));
-    pair.head.say(driver, LeaseCancel { request: 1 });
+    pair.head.say(driver, LeaseCancel { request: LeaseRequestNumber(1) });
     pair.exchange();
     assert!(pair.head.grants_of(driver).is_empty());
     assert_eq!(pair.member.free("CPU"), 10_000);
@@ -202,7 +202,7 @@ fn each_is_refused_when_it_has_waited_long_enough() {
     pair.head.pass(WAIT / 2);
     pair.head.say(driver, request(2, &large));
     pair.head.say(driver, request(3, &large));
-    pair.head.say(driver, LeaseCancel { request: 3 });
+    pair.head.say(driver, LeaseCancel { request: LeaseRequestNumber(3) });
     pair.join();
     pair.head.pass(WAIT / 2);
     assert_eq!(pair.head.refusals(driver), [1], "SHORTAGE-1");
@@ -250,7 +250,7 @@ proptest! {
                     let asked = oxiray_wire::message::LeaseRequest { fresh, ..request(asked, &[CPU]) };
                     pair.head.say(driver, asked);
                 }
-                Event::Cancel(which) => pair.head.say(driver, LeaseCancel { request: which as u64 + 1 }),
+                Event::Cancel(which) => pair.head.say(driver, LeaseCancel { request: LeaseRequestNumber(which as u64 + 1) }),
                 Event::Return(which, retiring) => {
                     let grants = pair.head.grants_of(driver);
                     if let Some((_, lease, _)) = grants.get(which) {
@@ -267,7 +267,7 @@ proptest! {
             }
         }
         for number in 1..=asked {
-            pair.head.say(driver, LeaseCancel { request: number });
+            pair.head.say(driver, LeaseCancel { request: LeaseRequestNumber(number) });
         }
         for _ in 0..4 {
             pair.exchange();

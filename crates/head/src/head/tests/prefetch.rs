@@ -5,6 +5,7 @@ use super::near::{object, reading};
 use super::world::{World, amount};
 use super::{CPU, request};
 use crate::queue::AHEAD_LIMIT;
+use oxiray_ids::LeaseRequestNumber;
 use oxiray_machine::Key;
 use oxiray_wire::Message;
 use oxiray_wire::message::LeaseCancel;
@@ -71,7 +72,7 @@ fn a_request_that_is_withdrawn_is_forgotten_and_one_whose_node_is_gone_is_answer
     pair.head.say(driver, reading(1, &[(1, 5)]));
     pair.head.say(driver, reading(2, &[(1, 5)]));
     assert_eq!((told(&mut pair), pair.head.core.as_head().pending.ahead.len()), (2, 2));
-    pair.head.say(driver, LeaseCancel { request: 1 });
+    pair.head.say(driver, LeaseCancel { request: LeaseRequestNumber(1) });
     assert_eq!(pair.head.core.as_head().pending.ahead.len(), 1, "AHEAD-3");
     pair.head.core.member_gone(pair.stream);
     pair.head.settle();

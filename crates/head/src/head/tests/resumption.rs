@@ -8,7 +8,7 @@ use crate::actors::{Actor, ActorState, Description, Making};
 use crate::head::Key;
 use crate::jobs::JobDetail;
 use crate::workers::Duty;
-use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, WorkerId};
+use oxiray_ids::{ActorId, JobId, LeaseNumber, NodeId, ObjectId, WorkerId};
 use oxiray_machine::Whereabouts;
 use oxiray_wire::Message;
 use oxiray_wire::message::{
@@ -219,7 +219,7 @@ fn leases_go_on_whoever_comes_first() {
         }
         let lease = away.counts.leases[0].lease;
         let worker = away.head.core.as_head().clients.keys[&id];
-        assert_eq!(away.head.core.as_head().workers.by_key[&worker].duty, Duty::Leased(lease));
+        assert_eq!(away.head.core.as_head().workers.by_key[&worker].duty, Duty::Leased(lease.0));
         assert_eq!(away.head.core.route(worker).map(|(_, number)| number), Some(number), "it is the same process");
         away.workers_return();
         assert!(!away.is_everybody_back(), "the driver has not told everything");
@@ -246,7 +246,7 @@ fn a_lease_stays_its_owners_when_another_claims_one_of_that_number() {
     away.restart();
     away.member_returns();
     // One of the workers says that it is its own owner, by the number under which the driver has the other one.
-    let (liar, future) = (away.head.core.as_head().clients.keys[&liar_id], 2 << 40);
+    let (liar, future) = (away.head.core.as_head().clients.keys[&liar_id], LeaseNumber(2 << 40));
     for lease in [future, kept_lease, kept_lease] {
         let leases = vec![LeaseHeld { lease, worker: liar_id }];
         away.head.say(liar, ClientResume { epoch: 2, leases, ..ClientResume::default() });
@@ -258,7 +258,7 @@ fn a_lease_stays_its_owners_when_another_claims_one_of_that_number() {
     away.head.core.kill_worker(liar);
     away.head.settle();
     away.carry();
-    let ended: Vec<u64> = away.head.ended(away.driver).into_iter().map(|(lease, _)| lease).collect();
+    let ended: Vec<LeaseNumber> = away.head.ended(away.driver).into_iter().map(|(lease, _)| lease).collect();
     assert_eq!(ended, [lied_lease], "DOOR-2: the other lease has not ended");
     assert!(away.head.core.as_head().clients.keys.contains_key(&kept_id));
     away.head.say(away.driver, LeaseReturn { lease: kept_lease, retiring: false });
@@ -309,7 +309,7 @@ fn a_worker_that_nobody_claims_is_killed_and_a_claim_without_worker_ends() {
     let mut away = Away::new(2);
     away.lease(1);
     let unclaimed = away.counts.leases.pop().expect("it was granted");
-    let gone = LeaseHeld { lease: unclaimed.lease + 1, worker: WorkerId::new([5; 28]) };
+    let gone = LeaseHeld { lease: LeaseNumber(unclaimed.lease.0 + 1), worker: WorkerId::new([5; 28]) };
     away.counts.leases.push(gone.clone());
     away.restart();
     away.driver_returns();
@@ -317,7 +317,7 @@ fn a_worker_that_nobody_claims_is_killed_and_a_claim_without_worker_ends() {
     away.member_returns();
     away.workers_return();
     away.driver_settles();
-    let ended: Vec<u64> = away.head.ended(away.driver).into_iter().map(|(lease, _)| lease).collect();
+    let ended: Vec<LeaseNumber> = away.head.ended(away.driver).into_iter().map(|(lease, _)| lease).collect();
     assert_eq!(ended, [gone.lease], "CORE-2");
     away.carry();
     assert_eq!(away.member.free("CPU"), 20_000, "what nobody claims is free again");

@@ -3,7 +3,7 @@
 use super::{CPU, World, request};
 use crate::demands::Need;
 use crate::head::Key;
-use oxiray_ids::{NodeId, ObjectId};
+use oxiray_ids::{LeaseRequestNumber, NodeId, ObjectId};
 use oxiray_machine::Whereabouts;
 use oxiray_wire::Message;
 use oxiray_wire::message::{Blocked, LeaseCancel, LeaseReturn, Sought, Stored, Unblocked};
@@ -216,7 +216,7 @@ fn happen(several: &mut Several, event: &Event, asked: &mut u64) {
             let asked = oxiray_wire::message::LeaseRequest { fresh, ..request(*asked, &[CPU]) };
             several.head.say(driver, asked);
         }
-        Event::Cancel(which) => several.head.say(driver, LeaseCancel { request: which as u64 + 1 }),
+        Event::Cancel(which) => several.head.say(driver, LeaseCancel { request: LeaseRequestNumber(which as u64 + 1) }),
         Event::Return(which, retiring) => {
             if let Some((_, lease, _)) = several.head.grants_of(driver).get(which) {
                 several.head.say(driver, LeaseReturn { lease: *lease, retiring });

@@ -4,8 +4,8 @@ use super::super::*;
 use super::*;
 use crate::Core;
 use oxiray_accelerators::{Detection, offer};
-use oxiray_ids::NodeId;
 use oxiray_ids::ObjectId;
+use oxiray_ids::{LeaseNumber, NodeId};
 use oxiray_journal::{Change, Rows};
 use oxiray_machine::Whereabouts;
 use oxiray_machine::{DeviceQuestion, Residue};
@@ -309,16 +309,16 @@ impl World {
     }
 
     /// Request, lease and worker of every grant to a client.
-    pub(super) fn grants_of(&self, client: Key) -> Vec<(u64, u64, Key)> {
+    pub(super) fn grants_of(&self, client: Key) -> Vec<(u64, LeaseNumber, Key)> {
         let to_client = self.joined.iter().filter(|(to, ..)| *to == client);
         let grants = to_client.filter_map(|(_, message, worker)| match message {
-            Message::LeaseGranted(granted) => Some((granted.request, granted.lease, *worker)),
+            Message::LeaseGranted(granted) => Some((granted.request.0, granted.lease, *worker)),
             _ => None,
         });
         grants.collect()
     }
 
-    pub(super) fn granted(&self, client: Key, request: u64) -> (u64, Key) {
+    pub(super) fn granted(&self, client: Key, request: u64) -> (LeaseNumber, Key) {
         let grants = self.grants_of(client);
         let found = grants.iter().rev().find(|(granted, ..)| *granted == request);
         let (_, lease, worker) = found.unwrap_or_else(|| panic!("request {request} is not granted: {grants:?}"));
@@ -353,7 +353,7 @@ impl World {
 
     pub(super) fn refusal(&self, client: Key, request: u64) -> String {
         let refused = self.to(client).find_map(|message| match message {
-            Message::LeaseRefused(refused) if refused.request == request => refused.failure.clone(),
+            Message::LeaseRefused(refused) if refused.request.0 == request => refused.failure.clone(),
             _ => None,
         });
         refused.expect("the request was refused").text
@@ -362,13 +362,13 @@ impl World {
     /// The requests that were refused.
     pub(super) fn refusals(&self, client: Key) -> Vec<u64> {
         let refused = self.to(client).filter_map(|message| match message {
-            Message::LeaseRefused(refused) => Some(refused.request),
+            Message::LeaseRefused(refused) => Some(refused.request.0),
             _ => None,
         });
         refused.collect()
     }
 
-    pub(super) fn ended(&self, client: Key) -> Vec<(u64, String)> {
+    pub(super) fn ended(&self, client: Key) -> Vec<(LeaseNumber, String)> {
         let ended = self.to(client).filter_map(|message| match message {
             Message::LeaseEnded(ended) => Some((ended.lease, ended.text.clone())),
             _ => None,

@@ -4,7 +4,7 @@ use crate::core::calls::{IDLE_LIMIT, Lease, Task, amounts};
 use crate::core::client::Client;
 use crate::core::code::Codes;
 use crate::core::io::{DAEMON, Io, Role};
-use oxiray_ids::TaskId;
+use oxiray_ids::{LeaseNumber, LeaseRequestNumber, TaskId};
 use oxiray_wire::message::{
     Failure, FailureCode, LeaseEnded, LeaseGranted, LeaseKill, LeaseRefused, LeaseRequest, LeaseReturn, OutOfMemory,
 };
@@ -16,7 +16,7 @@ impl<I: Io> Client<I> {
     pub(crate) fn request_lease(&mut self, index: usize) {
         let queue = &mut self.leases.queues[index];
         self.leases.next_request += 1;
-        let request = self.leases.next_request;
+        let request = LeaseRequestNumber(self.leases.next_request);
         queue.requests.push(request);
         self.leases.requests.insert(request, index);
         let first = queue.pending.front().and_then(|task| self.calls.tasks.get(task));
@@ -89,7 +89,7 @@ impl<I: Io> Client<I> {
 
     /// The stream to a worker ended; what became of it the daemon says. A worker that lives although its stream is
     /// broken could not be told anything any more, so that its end is asked for.
-    pub(crate) fn lease_silent(&mut self, id: u64) {
+    pub(crate) fn lease_silent(&mut self, id: LeaseNumber) {
         self.leases.set_idle(id, None);
         if let Some(lease) = self.leases.granted.get_mut(&id) {
             lease.closing = true;
@@ -99,7 +99,7 @@ impl<I: Io> Client<I> {
 
     /// The network made no stream to a worker: it has begun nothing and is given back, and its tasks try another, which
     /// spends no retry.
-    pub(crate) fn lease_unreached(&mut self, id: u64) {
+    pub(crate) fn lease_unreached(&mut self, id: LeaseNumber) {
         let Some(lease) = self.leases.remove_lease(id) else { return };
         self.io.send_now(DAEMON, &LeaseReturn { lease: id, retiring: false });
         for task in lease.under_way.into_iter().rev() {
@@ -158,7 +158,7 @@ impl<I: Io> Client<I> {
     }
 
     /// The lease's machine is being emptied: nothing more is begun on it.
-    pub(crate) fn retire_lease(&mut self, id: u64) {
+    pub(crate) fn retire_lease(&mut self, id: LeaseNumber) {
         let Some(lease) = self.leases.granted.get_mut(&id) else { return };
         (lease.closing, lease.retires) = (true, true);
         let queue = lease.queue;
@@ -168,7 +168,7 @@ impl<I: Io> Client<I> {
     }
 
     /// Something on the lease is done: where nothing is left, it waits for more, or is returned.
-    pub(crate) fn rest_lease(&mut self, id: u64) {
+    pub(crate) fn rest_lease(&mut self, id: LeaseNumber) {
         let Some(lease) = self.leases.granted.get(&id).filter(|lease| lease.under_way.is_empty()) else { return };
         if lease.retires {
             self.return_lease(id);
@@ -177,7 +177,7 @@ impl<I: Io> Client<I> {
         }
     }
 
-    pub(crate) fn return_lease(&mut self, id: u64) {
+    pub(crate) fn return_lease(&mut self, id: LeaseNumber) {
         if let Some(lease) = self.leases.remove_lease(id) {
             self.close_stream(lease.token);
             self.io.send_now(DAEMON, &LeaseReturn { lease: id, retiring: false });
@@ -186,7 +186,7 @@ impl<I: Io> Client<I> {
 
     /// Others wait for what idle workers hold.
     pub(crate) fn return_idle_leases(&mut self) {
-        let idle: Vec<u64> =
+        let idle: Vec<LeaseNumber> =
             self.leases.granted.iter().filter(|(_, lease)| lease.idle_since.is_some()).map(|(id, _)| *id).collect();
         for id in idle {
             self.return_lease(id);
@@ -195,7 +195,8 @@ impl<I: Io> Client<I> {
 
     pub(crate) fn end_idle_leases(&mut self, now: Instant) {
         let over = |lease: &Lease| lease.idle_since.is_some_and(|since| since + IDLE_LIMIT <= now);
-        let idle: Vec<u64> = self.leases.granted.iter().filter(|(_, lease)| over(lease)).map(|(id, _)| *id).collect();
+        let idle: Vec<LeaseNumber> =
+            self.leases.granted.iter().filter(|(_, lease)| over(lease)).map(|(id, _)| *id).collect();
         for id in idle {
             self.return_lease(id);
         }

@@ -8,7 +8,7 @@ use crate::core::calls::{Leases, Target};
 use crate::core::client::Client;
 use crate::core::io::Io;
 use crate::core::work::Class;
-use oxiray_ids::{ObjectId, TaskId};
+use oxiray_ids::{LeaseNumber, ObjectId, TaskId};
 use oxiray_wire::message::{Content, LargeArgument};
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl<I: Io> Client<I> {
 impl Leases {
     /// Whether the lease that a task came back on is over: one that spreads is the last on its machine, and one that
     /// was near what it read is so where nobody waits for the same.
-    pub(crate) fn is_last(&self, queue: usize, lease: u64) -> bool {
+    pub(crate) fn is_last(&self, queue: usize, lease: LeaseNumber) -> bool {
         let Some(found) = self.granted.get(&lease) else { return false };
         let queue = &self.queues[queue];
         let is_unused = found.under_way.is_empty() && queue.pending.is_empty();

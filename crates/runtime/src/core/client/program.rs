@@ -10,7 +10,7 @@ use crate::core::objects::Effects;
 use crate::core::questions::DaemonAnswer;
 use crate::core::signals::ClientEvent;
 use crate::core::work::{Arguments, Class, ClassIndex, Work};
-use oxiray_ids::{ActorId, ObjectId, TaskId, WorkerId};
+use oxiray_ids::{ActorId, LeaseNumber, ObjectId, TaskId, WorkerId};
 use oxiray_wire::Message;
 use oxiray_wire::message::{ActorCreate, Assign, Content, Goodbye, Value};
 use std::sync::Arc;
@@ -210,7 +210,7 @@ impl<I: Io> Client<I> {
     }
 
     /// Asked-for streams and the workers or actors behind them: for whoever plays the network.
-    pub fn stream_of_lease(&self, lease: u64) -> Option<Token> {
+    pub fn stream_of_lease(&self, lease: LeaseNumber) -> Option<Token> {
         self.leases.granted.get(&lease).map(|lease| lease.token)
     }
 

@@ -9,7 +9,7 @@ use crate::core::client::Client;
 use crate::core::io::{DAEMON, Io};
 use crate::core::objects::inner_ids;
 use crate::core::signals::ClientEvent;
-use oxiray_ids::{ObjectId, WorkerId};
+use oxiray_ids::{LeaseNumber, ObjectId, WorkerId};
 use oxiray_wire::Message;
 use oxiray_wire::message::{
     ActorConnect, ActorKill, ClientResume, ClientSettled, Hold, LeaseEnded, LeaseHeld, Promise, Publish, Resumed,
@@ -53,7 +53,7 @@ impl<I: Io> Client<I> {
         let (broken, leases): (Vec<_>, Vec<_>) = self.leases.granted.iter().partition(|(_, lease)| is_broken(lease));
         let leases = leases.into_iter().map(|(id, lease)| (*id, lease.worker));
         let leases = leases.map(|(lease, worker)| LeaseHeld { lease, worker }).collect();
-        let broken: Vec<u64> = broken.into_iter().map(|(id, _)| *id).collect();
+        let broken: Vec<LeaseNumber> = broken.into_iter().map(|(id, _)| *id).collect();
         let actors = self.actors.connected().collect();
         self.io.send(DAEMON, &ClientResume { epoch, leases, actors });
         self.tell_of_objects_again();

@@ -16,7 +16,7 @@ use crate::core::objects::is_error;
 use crate::core::slack::shed_queue;
 use crate::core::work::{Place, Work};
 use bytes::Bytes;
-use oxiray_ids::{ActorId, ObjectId, TaskId};
+use oxiray_ids::{ActorId, LeaseNumber, ObjectId, TaskId};
 use oxiray_wire::CallFrame;
 use oxiray_wire::message::{
     ArgumentReference, Content, Failure, Function, LeaseCancel, LeaseReturn, Reply, Returned, Value, WorkerToOwner,
@@ -190,7 +190,7 @@ impl<I: Io> Client<I> {
         }
     }
 
-    fn start(&mut self, lease: u64, task: TaskId) {
+    fn start(&mut self, lease: LeaseNumber, task: TaskId) {
         self.leases.set_idle(lease, None);
         let held = self.leases.granted.get_mut(&lease).expect("SUBMIT-1: a chosen lease is known");
         let lone = held.under_way.is_empty();
@@ -266,7 +266,7 @@ impl<I: Io> Client<I> {
         (travelling, to_promise)
     }
 
-    pub(crate) fn lease_said(&mut self, token: Token, lease: u64, message: WorkerToOwner) {
+    pub(crate) fn lease_said(&mut self, token: Token, lease: LeaseNumber, message: WorkerToOwner) {
         match message {
             WorkerToOwner::Reply(reply) => self.task_replied(lease, reply),
             WorkerToOwner::StreamItem(item) => self.item_arrived(token, *item),
@@ -275,7 +275,7 @@ impl<I: Io> Client<I> {
     }
 
     /// A worker has not begun these and will not.
-    fn tasks_returned(&mut self, lease: u64, returned: Returned) {
+    fn tasks_returned(&mut self, lease: LeaseNumber, returned: Returned) {
         let Some(held) = self.leases.granted.get_mut(&lease) else { return };
         let queue = held.queue;
         let tasks = returned.tasks;
@@ -294,7 +294,7 @@ impl<I: Io> Client<I> {
         self.rest_lease(lease);
     }
 
-    fn task_replied(&mut self, id: u64, reply: Box<Reply>) {
+    fn task_replied(&mut self, id: LeaseNumber, reply: Box<Reply>) {
         let task = reply.task;
         let Some(lease) = self.leases.granted.get_mut(&id) else { return };
         if lease.under_way.front() == Some(&task) {
