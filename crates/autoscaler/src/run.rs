@@ -17,7 +17,8 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
-/// How often the provider is asked while something is under way and it has not called.
+/// How often the provider is asked while something is under way and it has not called: some have no way to. The head is never
+/// asked, since it tells what changed.
 const MOVING_PERIOD: Duration = Duration::from_secs(1);
 /// How often a head that is away is looked for.
 const AWAY_PERIOD: Duration = Duration::from_millis(250);
