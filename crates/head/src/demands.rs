@@ -1,6 +1,6 @@
 //! What is asked for: as it comes over the wire, and as the scheduler has it.
 
-use oxiray_ids::{ObjectId, PlacementGroupId};
+use oxiray_ids::{BundleNumber, ObjectId, PlacementGroupId};
 use oxiray_machine::GroupMembership;
 use oxiray_resources::{Demand, Quantity, ResourceName};
 use oxiray_scheduler::{
@@ -26,7 +26,7 @@ pub(crate) enum Need {
     /// Resources of a machine.
     ResourceRequest(ResourceRequest),
     /// Resources of a bundle, or of any bundle of the group.
-    Within { group: PlacementGroupId, bundle: Option<usize>, demand: Demand },
+    Within { group: PlacementGroupId, bundle: Option<BundleNumber>, demand: Demand },
     /// Room for a whole group.
     Group(Arc<Group>),
 }

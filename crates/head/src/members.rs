@@ -15,7 +15,7 @@ use crate::demands::Need;
 use crate::placement_groups::PlacementGroup;
 use crate::queue::PendingRequest;
 pub(crate) use drains::{Drain, Left};
-use oxiray_ids::{JobId, NodeId, PlacementGroupId};
+use oxiray_ids::{BundleNumber, JobId, NodeId, PlacementGroupId};
 use oxiray_machine::{BundleKey, Key};
 use oxiray_resources::{Demand, Quantity};
 use oxiray_scheduler::{
@@ -96,12 +96,12 @@ impl Member {
         let settled = std::mem::replace(&mut self.under_way, later);
         let mut changed: BTreeSet<BundleKey> = settled.into_values().filter_map(|(within, _)| within).collect();
         for BundleName { group, bundle } in &state.dissolved {
-            let key = (*group, *bundle as usize);
+            let key = (*group, *bundle);
             self.reported_bundles.remove(&key);
             changed.insert(key);
         }
         for told in &state.bundles {
-            let key = (told.group, told.bundle as usize);
+            let key = (told.group, told.bundle);
             self.reported_bundles.insert(key, bundle_of(self.reported.node, told));
             changed.insert(key);
         }
@@ -497,7 +497,8 @@ impl Members {
     /// The numbers of the devices that a bundle has a part of, on the node where it is.
     pub(crate) fn devices_of_bundle(&self, group: &PlacementGroup, index: usize) -> BTreeMap<String, Vec<u32>> {
         let member = group.nodes[index].and_then(|node| self.at(node));
-        let told = member.and_then(|member| member.reported_bundles.get(&(group.description.id, index)));
+        let told =
+            member.and_then(|member| member.reported_bundles.get(&(group.description.id, BundleNumber::at(index))));
         told.map(|told| told.devices.clone()).unwrap_or_default()
     }
 }

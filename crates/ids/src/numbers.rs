@@ -22,4 +22,18 @@ numbers! {
     LeaseNumber(u64);
     /// A request for a lease, as its owner counts them.
     LeaseRequestNumber(u64);
+    /// A bundle's place in its placement group, from 0.
+    BundleNumber(u32);
+}
+
+impl BundleNumber {
+    /// The bundle at that place in a list of all bundles of its group.
+    pub fn at(index: usize) -> Self {
+        Self(u32::try_from(index).expect("a placement group has far fewer bundles than a number can say"))
+    }
+
+    /// Its place in a list of all bundles of its group.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
 }

@@ -1,6 +1,6 @@
 //! How clients, workers, templates and bundles are named within a daemon.
 
-use oxiray_ids::PlacementGroupId;
+use oxiray_ids::{BundleNumber, PlacementGroupId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ pub type TemplateKey = u32;
 pub type Monitored = BTreeSet<&'static str>;
 
 /// A bundle: its group, and its place in it.
-pub type BundleKey = (PlacementGroupId, usize);
+pub type BundleKey = (PlacementGroupId, BundleNumber);
 
 /// Numbers that name nothing else in this daemon, for all who name something.
 #[derive(Debug, Clone, Default)]

@@ -5,7 +5,7 @@ use crate::group::PlacementGroup;
 use crate::{context, folder, program};
 use bytes::Bytes;
 use oxiray_families::{GPU, check_quantity, device_resource};
-use oxiray_ids::NodeId;
+use oxiray_ids::{BundleNumber, NodeId};
 use oxiray_resources::Quantity;
 use oxiray_runtime::Class;
 use oxiray_wire::message::{
@@ -223,7 +223,7 @@ impl Shared {
             return Ok(Some(Strategy {
                 kind: StrategyKind::Group,
                 group: Some(group.id()),
-                bundle: bundle.map_or(0, |bundle| bundle + 1),
+                bundle: bundle.map(BundleNumber),
                 ..Strategy::default()
             }));
         }

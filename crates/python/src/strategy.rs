@@ -1,13 +1,14 @@
 //! Strategies as Python tells them (`_strategies.told`), for the wire.
 
-use oxiray_ids::{NodeId, PlacementGroupId};
+use oxiray_ids::{BundleNumber, NodeId, PlacementGroupId};
 use oxiray_wire::message::{LabelCondition, LabelOperator, LabelSelector, Strategy, StrategyKind};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 pub(crate) type Condition = (String, i32, Vec<String>);
 
-/// Kind, node, soft, spill, fail, hard conditions, preferred conditions, selectors; placement group, bundle, captures.
+/// Kind, node, soft, spill, fail, hard conditions, preferred conditions, selectors; placement group, bundle (counted from 1,
+/// 0 for any), captures.
 pub(crate) type StrategyTuple =
     (i32, Vec<u8>, bool, bool, bool, Vec<Condition>, Vec<Condition>, Vec<Vec<Condition>>, Vec<u8>, u32, bool);
 
@@ -26,7 +27,7 @@ pub(crate) fn from_told(
         preferred: conditions(preferred)?,
         selectors: selectors.into_iter().map(selector).collect::<PyResult<_>>()?,
         group: PlacementGroupId::from_slice(&group),
-        bundle,
+        bundle: bundle.checked_sub(1).map(BundleNumber),
         captures,
     })
 }

@@ -4,7 +4,7 @@ use crate::agenda::{Micros, SECOND};
 use crate::program::{Question, amounts};
 use crate::world::{ProcessIndex, World};
 use bytes::Bytes;
-use oxiray_ids::{NodeId, PlacementGroupId};
+use oxiray_ids::{BundleNumber, NodeId, PlacementGroupId};
 use oxiray_wire::message::{
     Content, GroupBundle, GroupCreate, LabelCondition, LabelOperator, PlacementStrategy, Strategy, StrategyKind, Value,
 };
@@ -91,7 +91,7 @@ impl World {
             self.client(process).program.groups.iter().map(|(group, made)| (*group, made.bundles)).collect();
         let index = self.chance.between(0, groups.len() as u64) as usize;
         let (group, bundles) = *groups.get(index)?;
-        let bundle = self.chance.between(0, u64::from(bundles)) as u32;
+        let bundle = (self.chance.between(0, u64::from(bundles)) as u32).checked_sub(1).map(BundleNumber);
         Some(Strategy {
             kind: StrategyKind::Group,
             group: Some(group),

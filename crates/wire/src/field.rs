@@ -16,7 +16,7 @@ use crate::state::{
 };
 use bytes::{Buf, BufMut, Bytes};
 use oxiray_ids::{
-    ActorId, JobId, LeaseNumber, LeaseRequestNumber, NodeId, ObjectId, PlacementGroupId, TaskId, WorkerId,
+    ActorId, BundleNumber, JobId, LeaseNumber, LeaseRequestNumber, NodeId, ObjectId, PlacementGroupId, TaskId, WorkerId,
 };
 use prost::DecodeError;
 use prost::encoding::{self, DecodeContext, WireType};
@@ -176,7 +176,57 @@ macro_rules! names {
     )*};
 }
 
-names! { LeaseNumber, LeaseRequestNumber, }
+names! { BundleNumber, LeaseNumber, LeaseRequestNumber, }
+
+/// A bundle, counted from 1; 0 where it is any.
+fn counted(bundle: Option<BundleNumber>) -> u32 {
+    bundle.map_or(0, |bundle| bundle.0.saturating_add(1))
+}
+
+impl Field for Option<BundleNumber> {
+    #[inline]
+    fn encode(&self, number: u32, buffer: &mut impl BufMut) {
+        counted(*self).encode(number, buffer);
+    }
+
+    #[inline]
+    fn length(&self, number: u32) -> usize {
+        counted(*self).length(number)
+    }
+
+    #[inline]
+    fn merge(&mut self, wire_type: WireType, buffer: &mut impl Buf, context: DecodeContext) -> Result<(), DecodeError> {
+        let mut counted = 0_u32;
+        counted.merge(wire_type, buffer, context)?;
+        *self = counted.checked_sub(1).map(BundleNumber);
+        Ok(())
+    }
+
+    fn shape() -> shape::Field {
+        shape::Field::Number
+    }
+}
+
+impl Field for Vec<BundleNumber> {
+    fn encode(&self, number: u32, buffer: &mut impl BufMut) {
+        self.iter().map(|bundle| bundle.0).collect::<Vec<_>>().encode(number, buffer);
+    }
+
+    fn length(&self, number: u32) -> usize {
+        self.iter().map(|bundle| bundle.0).collect::<Vec<_>>().length(number)
+    }
+
+    fn merge(&mut self, wire_type: WireType, buffer: &mut impl Buf, context: DecodeContext) -> Result<(), DecodeError> {
+        let mut numbers: Vec<u32> = Vec::new();
+        numbers.merge(wire_type, buffer, context)?;
+        self.extend(numbers.into_iter().map(BundleNumber));
+        Ok(())
+    }
+
+    fn shape() -> shape::Field {
+        shape::Field::Numbers
+    }
+}
 
 impl Field for Stamp {
     #[inline]

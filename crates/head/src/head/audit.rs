@@ -6,7 +6,7 @@ use crate::fairness::Holder;
 use crate::members::bundle_of;
 use crate::placement_groups::GroupPhase;
 use crate::workers::{Duty, Worker};
-use oxiray_ids::Chance;
+use oxiray_ids::{BundleNumber, Chance};
 use oxiray_machine::{BundleKey, GroupMembership, Key};
 use oxiray_scheduler::NodeView;
 use oxiray_wire::message::BundleFree;
@@ -67,7 +67,7 @@ impl HeadCore {
         assert!(own.is_settled(), "MEMBER-3: its own machine has answered every order");
         assert_eq!(own.view, self.own.view(), "MEMBER-1");
         let told = self.own.all_bundles_for_head();
-        let bundle = |told: &BundleFree| ((told.group, told.bundle as usize), bundle_of(own.view.node, told).view);
+        let bundle = |told: &BundleFree| ((told.group, told.bundle), bundle_of(own.view.node, told).view);
         let bundles: BTreeMap<BundleKey, NodeView> = told.iter().map(bundle).collect();
         assert_eq!(*own.bundles(), bundles, "MEMBER-1: of the bundles it is told what changes, and knows all");
     }
@@ -139,7 +139,7 @@ impl HeadCore {
         for group in self.groups.known.iter() {
             let id = &group.description.id;
             let own = (0..group.nodes.len()).filter(|bundle| group.nodes[*bundle] == Some(self.own.plan().node));
-            let own: BTreeSet<usize> = own.collect();
+            let own: BTreeSet<BundleNumber> = own.map(BundleNumber::at).collect();
             let reservation = self.groups.reservations.get(id);
             let here = self.own.bundles_of(*id);
             match &group.phase {

@@ -15,7 +15,7 @@ use crate::fairness::{Held, Holder};
 use crate::journal::Row;
 use crate::members::Prepare;
 use crate::queue::PendingKind;
-use oxiray_ids::{NodeId, PlacementGroupId};
+use oxiray_ids::{BundleNumber, NodeId, PlacementGroupId};
 use oxiray_machine::{BundleKey, Key, amounts};
 use oxiray_resources::{Demand, Quantity};
 use oxiray_scheduler::Group;
@@ -54,8 +54,9 @@ impl HeadCore {
         self.members.book(key, order, None, bundles.iter().map(|(_, demand)| demand.clone()).collect());
         self.members.show(key);
         self.members.prepares.insert(order, Prepare { member: key, group });
-        let asked =
-            bundles.iter().map(|(index, demand)| BundleAsked { bundle: *index as u32, demand: amounts(demand.iter()) });
+        let asked = bundles
+            .iter()
+            .map(|(index, demand)| BundleAsked { bundle: BundleNumber::at(*index), demand: amounts(demand.iter()) });
         self.order_member(key, GroupPrepare { order, group, bundles: asked.collect() });
     }
 
@@ -111,10 +112,10 @@ impl HeadCore {
     /// Gives back what was set aside for an attempt that failed because of one node.
     fn undo(&mut self, id: PlacementGroupId, offered: Vec<(usize, NodeId)>, failed: NodeId) {
         self.members.prepares.retain(|_, prepare| prepare.group != id);
-        let mut there: BTreeMap<NodeId, Vec<u32>> = BTreeMap::new();
+        let mut there: BTreeMap<NodeId, Vec<BundleNumber>> = BTreeMap::new();
         for (bundle, node) in offered {
             if node != failed {
-                there.entry(node).or_default().push(bundle as u32);
+                there.entry(node).or_default().push(BundleNumber::at(bundle));
             }
         }
         self.tell_release(id, there);
@@ -136,7 +137,7 @@ impl HeadCore {
 
     /// A group's bundles leave a node that is being emptied, and wait for others.
     pub(super) fn move_from(&mut self, id: PlacementGroupId, node: NodeId) {
-        let bundles: Vec<u32> = self.groups.known.moved(id, node).into_iter().map(|bundle| bundle as u32).collect();
+        let bundles: Vec<BundleNumber> = self.groups.known.moved(id, node).into_iter().map(BundleNumber::at).collect();
         if bundles.is_empty() {
             return;
         }
@@ -176,7 +177,7 @@ impl HeadCore {
         let Need::Within { group, bundle, demand } = need else { return None };
         let found = self.groups.known.get(*group)?;
         let nodes = &found.nodes;
-        let mut among: Vec<usize> = bundle.map_or_else(|| (0..nodes.len()).collect(), |index| vec![index]);
+        let mut among: Vec<usize> = bundle.map_or_else(|| (0..nodes.len()).collect(), |bundle| vec![bundle.index()]);
         if among.len() > 1 {
             let bundles = &found.description.group.bundles;
             among.sort_by_cached_key(|index| unasked(&bundles[*index].demand, demand));
@@ -185,7 +186,7 @@ impl HeadCore {
             let key = nodes.get(index).copied().flatten().and_then(|node| self.members.by_node.get(&node)).copied();
             // DRAIN-1: where it is being emptied, the bundle moves as soon as nothing runs there.
             let Some(key) = key.filter(|key| self.members.takes(*key)) else { continue };
-            let within = (*group, index);
+            let within = (*group, BundleNumber::at(index));
             if self.members.take_within(key, within, demand) {
                 return Some((key, within));
             }

@@ -6,7 +6,7 @@ use crate::census::CallReport;
 use crate::demands::Need;
 use crate::placement_groups::GroupPhase;
 use crate::queue::{PendingKind, PendingRequest};
-use oxiray_ids::{ActorId, NodeId, PlacementGroupId, TaskId};
+use oxiray_ids::{ActorId, BundleNumber, NodeId, PlacementGroupId, TaskId};
 use oxiray_resources::Quantity;
 use oxiray_scheduler::{Obstacle, Reason, Rule, Verdict, group_verdicts, verdicts};
 use oxiray_state::stage_name;
@@ -195,15 +195,15 @@ impl HeadCore {
         verdicts.into_iter().map(row).chain(drained).chain(lost).take(NODES_MAX).collect()
     }
 
-    fn bundles_judged(&self, id: PlacementGroupId, bundle: Option<usize>) -> Vec<NodeVerdict> {
+    fn bundles_judged(&self, id: PlacementGroupId, bundle: Option<BundleNumber>) -> Vec<NodeVerdict> {
         let nodes = self.groups.known.get(id).map(|group| group.nodes.clone()).unwrap_or_default();
-        let asked = nodes.into_iter().enumerate().filter(|(index, _)| bundle.is_none_or(|only| only == *index));
+        let asked = nodes.into_iter().enumerate().filter(|(index, _)| bundle.is_none_or(|only| only.index() == *index));
         let row = |(index, node): (usize, Option<NodeId>)| NodeVerdict {
             node_id: node,
             address: None,
             bundle: u32::try_from(index).ok(),
             rule: Some(Rule::Busy.name().to_owned()),
-            why: self.why_within(id, Some(index)),
+            why: self.why_within(id, Some(BundleNumber::at(index))),
         };
         asked.take(NODES_MAX).map(row).collect()
     }
@@ -285,18 +285,18 @@ impl HeadCore {
     }
 
     /// Why somebody in the queue waits, where it has to do with a group.
-    fn why_within(&self, group: PlacementGroupId, bundle: Option<usize>) -> String {
+    fn why_within(&self, group: PlacementGroupId, bundle: Option<BundleNumber>) -> String {
         let Some(found) = self.groups.known.get(group) else { return "its placement group is gone".to_owned() };
         if matches!(found.phase, GroupPhase::Pending | GroupPhase::Prepared { .. }) {
             let why = self.members.why_not_placed(&found.description.group);
             return format!("the placement group is not created yet: {why}");
         }
-        let asked = (0..found.nodes.len()).filter(|index| bundle.is_none_or(|only| only == *index));
+        let asked = (0..found.nodes.len()).filter(|index| bundle.is_none_or(|only| only.index() == *index));
         let free = asked.map(|index| {
             let Some(node) = found.nodes[index] else {
                 return format!("bundle {index} waits for a node, since its node died");
             };
-            let amounts = self.members.available_within(node, (group, index));
+            let amounts = self.members.available_within(node, (group, BundleNumber::at(index)));
             let free: Vec<String> = amounts.iter().map(|(name, amount)| format!("{name}: {amount}")).collect();
             let devices = self.members.devices_of_bundle(found, index);
             let devices =

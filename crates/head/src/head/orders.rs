@@ -8,7 +8,7 @@ use crate::journal::Row;
 use crate::members::{OWN, Order};
 use crate::queue::{PendingKind, PendingRequest};
 use crate::workers::{Duty, Worker};
-use oxiray_ids::{JobId, WorkerId};
+use oxiray_ids::{BundleNumber, JobId, WorkerId};
 use oxiray_machine::{BundleKey, Key, amounts};
 use oxiray_wire::message::{Place, PlaceRefused, Placed};
 
@@ -24,7 +24,7 @@ impl HeadCore {
             job: wanted.job,
             demand: amounts(demand.iter()),
             group: within.map(|(group, _)| group),
-            bundle: within.map_or(0, |(_, bundle)| bundle as u32),
+            bundle: within.map_or(BundleNumber(0), |(_, bundle)| bundle),
             label: wanted.label.clone(),
             outlives_job: self.wanted_outlives_its_job(&wanted.want),
             ..Place::default()

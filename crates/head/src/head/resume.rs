@@ -21,8 +21,8 @@ use crate::members::OWN;
 use crate::placement_groups::GroupPhase;
 use crate::resumption::{Claim, UNCLAIMED, first_number};
 use crate::workers::{Duty, Lease, Worker};
-use oxiray_ids::{ActorId, JobId, LeaseNumber, NodeId, PlacementGroupId, WorkerId};
-use oxiray_machine::{GroupMembership, Key, demand};
+use oxiray_ids::{ActorId, BundleNumber, JobId, LeaseNumber, NodeId, PlacementGroupId, WorkerId};
+use oxiray_machine::{BundleKey, GroupMembership, Key, demand};
 use oxiray_wire::message::{
     ActorDied, ActorRestarting, ClientResume, Driver, FailureCode, GroupRelease, JobOver, NodeResume, NodeState,
     Refused, Returning, ValueWanted, WorkerHeld,
@@ -86,20 +86,19 @@ impl HeadCore {
     /// What the member set aside for groups that this head does not know it for is given back.
     fn resume_bundles(&mut self, member: Key, node: NodeId, state: &NodeState) {
         self.pending.is_due |= self.members.changed(member, state);
-        let told: BTreeSet<(PlacementGroupId, usize)> =
-            state.bundles.iter().map(|of| (of.group, of.bundle as usize)).collect();
+        let told: BTreeSet<BundleKey> = state.bundles.iter().map(|of| (of.group, of.bundle)).collect();
         let living = self.groups.known.iter().filter(|group| !matches!(group.phase, GroupPhase::Removed(_)));
-        let expected: BTreeSet<(PlacementGroupId, usize)> = living
+        let expected: BTreeSet<BundleKey> = living
             .flat_map(|group| {
                 let there = group.nodes.iter().enumerate().filter(|(_, on)| **on == Some(node));
-                there.map(|(bundle, _)| (group.description.id, bundle))
+                there.map(|(index, _)| (group.description.id, BundleNumber::at(index)))
             })
             .collect();
-        let mut released: BTreeMap<PlacementGroupId, Vec<u32>> = BTreeMap::new();
+        let mut released: BTreeMap<PlacementGroupId, Vec<BundleNumber>> = BTreeMap::new();
         // A group with a bundle that is not there after all is placed anew, as far as it was on this node.
         let is_whole = expected.is_subset(&told);
         for (group, bundle) in told.iter().filter(|of| !is_whole || !expected.contains(*of)) {
-            released.entry(*group).or_default().push(*bundle as u32);
+            released.entry(*group).or_default().push(*bundle);
         }
         for (group, bundles) in released {
             self.order_member(member, GroupRelease { group, bundles });

@@ -15,7 +15,7 @@ use crate::objects::Outcome;
 use crate::queue::{PendingKind, PendingRequest};
 use crate::workers::{Duty, Lease, Worker};
 use bytes::Bytes;
-use oxiray_ids::{ActorId, JobId, LeaseRequestNumber, NodeId, ObjectId, PlacementGroupId, WorkerId};
+use oxiray_ids::{ActorId, BundleNumber, JobId, LeaseRequestNumber, NodeId, ObjectId, PlacementGroupId, WorkerId};
 use oxiray_machine::{Effect, Key};
 use oxiray_wire::message::{
     ActorDeath, ActorDied, Failure, FailureCode, Forgotten, Freed, GroupAnswer, GroupRelease, LeaseEnded, LeaseRefused,
@@ -160,16 +160,16 @@ impl HeadCore {
     /// The group is removed: machines give back what they have of it.
     pub(super) fn release_bundles(&mut self, id: PlacementGroupId) {
         self.members.prepares.retain(|_, prepare| prepare.group != id);
-        let mut there: BTreeMap<NodeId, Vec<u32>> = BTreeMap::new();
+        let mut there: BTreeMap<NodeId, Vec<BundleNumber>> = BTreeMap::new();
         let nodes = self.groups.known.get(id).map(|group| group.nodes.clone()).unwrap_or_default();
         for (bundle, node) in nodes.into_iter().enumerate().filter_map(|(bundle, node)| Some((bundle, node?))) {
-            there.entry(node).or_default().push(bundle as u32);
+            there.entry(node).or_default().push(BundleNumber::at(bundle));
         }
         self.tell_release(id, there);
     }
 
     /// Machines give back what they set aside for a group.
-    pub(super) fn tell_release(&mut self, id: PlacementGroupId, there: BTreeMap<NodeId, Vec<u32>>) {
+    pub(super) fn tell_release(&mut self, id: PlacementGroupId, there: BTreeMap<NodeId, Vec<BundleNumber>>) {
         for (node, bundles) in there {
             if let Some(key) = self.members.by_node.get(&node).copied() {
                 self.order_member(key, GroupRelease { group: id, bundles });

@@ -71,9 +71,8 @@ impl GroupTable {
         let found = self.known.get(id).filter(|group| !matches!(group.phase, GroupPhase::Removed(_)));
         let Some(found) = found else { return Err(self.gone(id)) };
         let bundles = &found.description.group.bundles;
-        let bundle = (told.bundle as usize).checked_sub(1);
-        let asked: Vec<&Bundle> = match bundle {
-            Some(index) => bundles.get(index).into_iter().collect(),
+        let asked: Vec<&Bundle> = match told.bundle {
+            Some(bundle) => bundles.get(bundle.index()).into_iter().collect(),
             None => bundles.iter().collect(),
         };
         if !asked.iter().any(|bundle| holds(&bundle.demand, &demand)) {
@@ -86,7 +85,7 @@ impl GroupTable {
             );
             return Err(unschedulable(text));
         }
-        Ok(Need::Within { group: id, bundle, demand })
+        Ok(Need::Within { group: id, bundle: told.bundle, demand })
     }
 
     /// The same for an actor, with what it holds once it runs.

@@ -2,7 +2,7 @@
 
 use super::NodeCore;
 use crate::{BundleKey, amounts, demand};
-use oxiray_ids::PlacementGroupId;
+use oxiray_ids::{BundleNumber, PlacementGroupId};
 use oxiray_resources::{BundleId, Demand, Grant, GrantId};
 use oxiray_wire::message::{BundleFree, BundleName, DevicesFree, GroupPrepare, GroupPrepared, GroupRelease, Place};
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ impl NodeCore {
         let reserved = demands.and_then(|demands| self.ledger.reserve(&demands));
         let is_refused = reserved.is_none();
         for (bundle, reserved) in order.bundles.iter().zip(reserved.unwrap_or_default()) {
-            head.bundles.insert((group, bundle.bundle as usize), reserved);
+            head.bundles.insert((group, bundle.bundle), reserved);
         }
         // A head elsewhere is told of the bundles before it hears that they are there. One in this process hears at the end of
         // all its orders how the ledger stands.
@@ -29,7 +29,7 @@ impl NodeCore {
     pub(super) fn release_for_head(&mut self, said: &GroupRelease) {
         let group = said.group;
         for bundle in &said.bundles {
-            let reserved = self.head.as_mut().and_then(|head| head.bundles.remove((group, *bundle as usize)));
+            let reserved = self.head.as_mut().and_then(|head| head.bundles.remove((group, *bundle)));
             if let Some(reserved) = reserved {
                 self.ledger.dissolve(reserved);
             }
@@ -39,7 +39,7 @@ impl NodeCore {
     /// What an order is granted: of the machine, or within the bundle that it names.
     pub(super) fn grant_for_head(&mut self, order: &Place, demand: &Demand) -> Option<Grant> {
         let Some(group) = order.group else { return self.ledger.grant(demand).ok() };
-        let within = (group, order.bundle as usize);
+        let within = (group, order.bundle);
         let bundle = self.head.as_ref().and_then(|head| head.bundles.get(within))?;
         self.ledger.grant_within(bundle, demand)
     }
@@ -55,14 +55,14 @@ impl NodeCore {
         let changed = self.ledger.take_changed_bundles();
         let Some(head) = &mut self.head else { return Default::default() };
         let dissolved = head.bundles.take_dissolved();
-        let named = |(group, index): BundleKey| BundleName { group, bundle: index as u32 };
+        let named = |(group, bundle): BundleKey| BundleName { group, bundle };
         let keys: Vec<(BundleKey, BundleId)> =
             changed.into_iter().filter_map(|bundle| Some((head.bundles.key_of(bundle)?, bundle))).collect();
         let changed = keys.into_iter().map(|(key, bundle)| self.bundle_for_head(key, bundle)).collect();
         (changed, dissolved.into_iter().map(named).collect())
     }
 
-    fn bundle_for_head(&self, (group, index): BundleKey, bundle: BundleId) -> BundleFree {
+    fn bundle_for_head(&self, (group, number): BundleKey, bundle: BundleId) -> BundleFree {
         let devices = self.ledger.reserved(bundle).devices().iter().map(|of| {
             let free = self.ledger.free_per_device_within(bundle, of.resource.as_str());
             DevicesFree {
@@ -75,16 +75,16 @@ impl NodeCore {
         let scalars = available.iter().filter(|(name, _)| !name.is_device());
         BundleFree {
             group,
-            bundle: index as u32,
+            bundle: number,
             free: amounts(scalars.map(|(name, amount)| (name, *amount))),
             devices: devices.collect(),
         }
     }
 
     /// The bundles of a group that are set aside here.
-    pub fn bundles_of(&self, group: PlacementGroupId) -> BTreeSet<usize> {
+    pub fn bundles_of(&self, group: PlacementGroupId) -> BTreeSet<BundleNumber> {
         let bundles = self.head.iter().flat_map(|head| head.bundles.iter());
-        bundles.filter(|((of, _), _)| *of == group).map(|((_, index), _)| index).collect()
+        bundles.filter(|((of, _), _)| *of == group).map(|((_, number), _)| number).collect()
     }
 
     /// The bundle that a grant of the ledger is, where it is one.

@@ -8,7 +8,7 @@ use super::{
 };
 use bytes::Bytes;
 use oxiray_fields::Fields;
-use oxiray_ids::{JobId, NodeId, PlacementGroupId, WorkerId};
+use oxiray_ids::{BundleNumber, JobId, NodeId, PlacementGroupId, WorkerId};
 use serde::{Deserialize, Serialize};
 
 /// What a node says in its [`Hello`](super::Hello).
@@ -212,9 +212,9 @@ pub struct Place {
     /// `PlacementGroupId` where it runs within a group; else empty.
     #[field(11)]
     pub group: Option<PlacementGroupId>,
-    /// The bundle's place in its group, from 0.
+    /// The bundle in its group.
     #[field(12)]
-    pub bundle: u32,
+    pub bundle: BundleNumber,
     /// Whether what it makes runs in its group too.
     #[field(13)]
     pub captures: bool,

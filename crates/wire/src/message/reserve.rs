@@ -2,7 +2,7 @@
 
 use super::{Amount, DevicesFree};
 use oxiray_fields::Fields;
-use oxiray_ids::PlacementGroupId;
+use oxiray_ids::{BundleNumber, PlacementGroupId};
 
 /// head → member: set these bundles aside, all or none. Answered by [`GroupPrepared`].
 #[derive(Debug, Clone, PartialEq, Default, Fields)]
@@ -23,7 +23,7 @@ pub struct GroupPrepare {
 pub struct BundleAsked {
     /// Its place in its group, from 0.
     #[field(1)]
-    pub bundle: u32,
+    pub bundle: BundleNumber,
     /// Its resources.
     #[field(2)]
     pub demand: Vec<Amount>,
@@ -48,7 +48,7 @@ pub struct GroupRelease {
     pub group: PlacementGroupId,
     /// Their places in the group.
     #[field(2)]
-    pub bundles: Vec<u32>,
+    pub bundles: Vec<BundleNumber>,
 }
 
 /// A bundle.
@@ -59,7 +59,7 @@ pub struct BundleName {
     pub group: PlacementGroupId,
     /// Its place in the group.
     #[field(2)]
-    pub bundle: u32,
+    pub bundle: BundleNumber,
 }
 
 /// What is free within a bundle on a member.
@@ -70,7 +70,7 @@ pub struct BundleFree {
     pub group: PlacementGroupId,
     /// Its place in the group.
     #[field(2)]
-    pub bundle: u32,
+    pub bundle: BundleNumber,
     /// What is free of resources that are no devices; nothing at zero.
     #[field(3)]
     pub free: Vec<Amount>,

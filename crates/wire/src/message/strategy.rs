@@ -1,7 +1,7 @@
 //! Where a task or an actor wants to run: part of what asks for a worker.
 
 use oxiray_fields::Fields;
-use oxiray_ids::{NodeId, PlacementGroupId};
+use oxiray_ids::{BundleNumber, NodeId, PlacementGroupId};
 use serde::{Deserialize, Serialize};
 
 /// The machines allowed, and how to choose among them. Missing: any machine, the default way.
@@ -34,9 +34,9 @@ pub struct Strategy {
     /// Within a placement group: its `PlacementGroupId`.
     #[field(9)]
     pub group: Option<PlacementGroupId>,
-    /// Which of its bundles, counted from 1; 0 for any.
+    /// Which of its bundles; nothing for any.
     #[field(10)]
-    pub bundle: u32,
+    pub bundle: Option<BundleNumber>,
     /// Whether what is made by whoever runs there runs in the group too.
     #[field(11)]
     pub captures: bool,

@@ -1,7 +1,7 @@
 //! Placement groups: whole or not at all, their own devices, and what becomes of those within when they go.
 
 use super::*;
-use oxiray_ids::PlacementGroupId;
+use oxiray_ids::{BundleNumber, PlacementGroupId};
 use oxiray_wire::message::{
     FailureCode, GroupAnswer, GroupAwait, GroupBundle, GroupCreate, GroupRemove, LeaseEnded, PlacementStrategy,
     Strategy, StrategyKind,
@@ -27,7 +27,12 @@ pub(super) fn group(number: u8, bundles: &[&[(&str, u64)]]) -> GroupCreate {
 
 /// `bundle` counts from 1; 0 is any.
 pub(super) fn within(number: u8, bundle: u32) -> Strategy {
-    Strategy { kind: StrategyKind::Group, group: Some(group_id(number)), bundle, ..Strategy::default() }
+    Strategy {
+        kind: StrategyKind::Group,
+        group: Some(group_id(number)),
+        bundle: bundle.checked_sub(1).map(BundleNumber),
+        ..Strategy::default()
+    }
 }
 
 pub(super) fn lease(number: u64, group: u8, bundle: u32, demand: &[(&str, u64)]) -> LeaseRequest {
