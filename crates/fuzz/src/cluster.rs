@@ -8,7 +8,7 @@ use crate::grammar::{self, Pool};
 use fastrand::Rng;
 use oxiray_accelerators::{Detection, offer};
 use oxiray_head::Core;
-use oxiray_ids::NodeId;
+use oxiray_ids::{NodeId, WorkerNumber};
 use oxiray_machine::{Effect, Key, Plan, Residue};
 use oxiray_resources::{Inventory, ResourceName};
 use oxiray_wire::Message;
@@ -191,7 +191,7 @@ impl Cluster {
 
     fn relay(&mut self, message: &Message) -> Message {
         let number = grammar::number(&mut self.chance, &self.pool);
-        message.relayed(number).into()
+        message.relayed(WorkerNumber(number)).into()
     }
 
     /// What the shell does with what somebody says: what is not for it is refused there.

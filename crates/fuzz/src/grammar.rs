@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 use fastrand::Rng;
+use oxiray_ids::WorkerNumber;
 use oxiray_wire::Message;
 use oxiray_wire::shape::{Field, Shape};
 
@@ -57,7 +58,7 @@ impl Pool {
         if message.body_bytes() > LEARNED_BYTES_MAX {
             return;
         }
-        let relayed = message.relayed(0);
+        let relayed = message.relayed(WorkerNumber(0));
         if let Some(shape) = Shape::of(message.kind()) {
             self.learn_body(shape, &relayed.body);
         }

@@ -3,6 +3,7 @@
 use oxiray_fuzz::hostile::left_out;
 use oxiray_fuzz::hostile::speech::{self, Speech};
 use oxiray_fuzz::{frames, journal, run};
+use oxiray_ids::WorkerNumber;
 use oxiray_wire::Message;
 use oxiray_wire::frame::HEADER_BYTES;
 use oxiray_wire::message::{Amount, ClusterQuery, NodeState, Stop};
@@ -72,10 +73,10 @@ fn the_hostile_say_everything_but_what_is_left_out_and_some_of_it_again() {
 #[test]
 fn a_relay_is_judged_by_what_is_within() {
     let stop = Message::from(Stop {});
-    let relayed = Message::from(stop.relayed(1));
+    let relayed = Message::from(stop.relayed(WorkerNumber(1)));
     assert!(left_out::of_client(&stop) && left_out::of_member(&relayed));
     let query = Message::from(ClusterQuery { request: 1 });
-    assert!(!left_out::of_member(&query.relayed(1).into()));
+    assert!(!left_out::of_member(&query.relayed(WorkerNumber(1)).into()));
     let offers = |resource: &str| {
         let free = vec![Amount { resource: resource.to_owned(), units: 1 }];
         Message::from(NodeState { free, ..NodeState::default() })

@@ -8,7 +8,7 @@
 
 use crate::Word;
 use crate::head::{HeadCore, NotRestored, StoreFigures};
-use oxiray_ids::{JobId, NodeId, ObjectId, WorkerId};
+use oxiray_ids::{JobId, NodeId, ObjectId, WorkerId, WorkerNumber};
 use oxiray_journal::Rows;
 use oxiray_machine::{
     DeviceQuestion, DeviceSlot, Effect, Exceeded, Key, Level, Measured, Monitored, NodeCore, Numbers, Plan, Residue,
@@ -346,7 +346,7 @@ impl Core {
     }
 
     /// The worker or proxied client that a member calls `number`; nothing where it is gone.
-    pub fn process_of(&self, member: Key, number: u64) -> Option<Key> {
+    pub fn process_of(&self, member: Key, number: WorkerNumber) -> Option<Key> {
         self.head().and_then(|head| head.members().process_of(member, number))
     }
 
@@ -366,7 +366,7 @@ impl Core {
     }
 
     /// The member that has the client, and what it calls it; nothing for one of this machine.
-    pub fn route(&self, client: Key) -> Option<(Key, u64)> {
+    pub fn route(&self, client: Key) -> Option<(Key, WorkerNumber)> {
         self.head()?.members().route(client)
     }
 

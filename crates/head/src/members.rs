@@ -15,7 +15,7 @@ use crate::demands::Need;
 use crate::placement_groups::PlacementGroup;
 use crate::queue::PendingRequest;
 pub(crate) use drains::{Drain, Left};
-use oxiray_ids::{BundleNumber, JobId, NodeId, PlacementGroupId};
+use oxiray_ids::{BundleNumber, JobId, NodeId, PlacementGroupId, WorkerNumber};
 use oxiray_machine::{BundleKey, Key};
 use oxiray_resources::{Demand, Quantity};
 use oxiray_scheduler::{
@@ -44,7 +44,7 @@ pub(crate) struct Member {
     reported_bundles: BTreeMap<BundleKey, ReportedBundle>,
     bundles: BTreeMap<BundleKey, NodeView>,
     under_way: BTreeMap<u64, UnderWay>,
-    pub(crate) workers: BTreeMap<u64, Key>,
+    pub(crate) workers: BTreeMap<WorkerNumber, Key>,
     pub(crate) jobs: BTreeSet<JobId>,
     /// Its stream is over, and its process is waited for: nothing more is ordered.
     pub(crate) is_silent: bool,
@@ -179,7 +179,7 @@ pub(crate) struct Members {
     to_own: Vec<HeadOrder>,
     pub(crate) by_key: BTreeMap<Key, Member>,
     /// Where each of their workers and proxied clients is: the member, and what it calls that.
-    routes: BTreeMap<Key, (Key, u64)>,
+    routes: BTreeMap<Key, (Key, WorkerNumber)>,
     pub(crate) orders: BTreeMap<u64, Order>,
     pub(crate) lost: Vec<Lost>,
     last_order: u64,
@@ -281,7 +281,7 @@ impl Members {
 /// Where the processes are that run on them.
 impl Members {
     /// From here on, `key` is what the member calls `number`. What its own machine has, the head calls the same.
-    pub(crate) fn add_route(&mut self, key: Key, member: Key, number: u64) {
+    pub(crate) fn add_route(&mut self, key: Key, member: Key, number: WorkerNumber) {
         if member != OWN {
             self.routes.insert(key, (member, number));
         }
@@ -291,19 +291,19 @@ impl Members {
     }
 
     pub(crate) fn remove_route(&mut self, key: Key) {
-        let (member, number) = self.routes.remove(&key).unwrap_or((OWN, key));
+        let (member, number) = self.routes.remove(&key).unwrap_or((OWN, WorkerNumber(key)));
         if let Some(member) = self.by_key.get_mut(&member) {
             member.workers.remove(&number);
         }
     }
 
     /// The member that has the client, and what it calls it; nothing for one of the head's own machine.
-    pub(crate) fn route(&self, client: Key) -> Option<(Key, u64)> {
+    pub(crate) fn route(&self, client: Key) -> Option<(Key, WorkerNumber)> {
         self.routes.get(&client).copied()
     }
 
     /// What a member calls `number`, worker or proxied client; nothing where it is gone.
-    pub(crate) fn process_of(&self, member: Key, number: u64) -> Option<Key> {
+    pub(crate) fn process_of(&self, member: Key, number: WorkerNumber) -> Option<Key> {
         self.by_key.get(&member)?.workers.get(&number).copied()
     }
 

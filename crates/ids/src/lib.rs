@@ -20,7 +20,7 @@
 mod numbers;
 mod seeded;
 
-pub use numbers::{BundleNumber, LeaseNumber, LeaseRequestNumber};
+pub use numbers::{BundleNumber, LeaseNumber, LeaseRequestNumber, WorkerNumber};
 
 use std::fmt;
 

@@ -22,6 +22,8 @@ numbers! {
     LeaseNumber(u64);
     /// A request for a lease, as its owner counts them.
     LeaseRequestNumber(u64);
+    /// A worker, or a client that a node speaks for, as that node counts its processes.
+    WorkerNumber(u64);
     /// A bundle's place in its placement group, from 0.
     BundleNumber(u32);
 }

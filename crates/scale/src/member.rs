@@ -1,7 +1,7 @@
 //! A member: the real core of a node, its own connection over TLS, and workers that exist by name only.
 
 use oxiray_accelerators::{Detection, offer};
-use oxiray_ids::NodeId;
+use oxiray_ids::{NodeId, WorkerNumber};
 use oxiray_machine::{Effect, Key, NodeCore, Numbers, Plan};
 use oxiray_network::{Expectation, Gateway, JoinToken, Limits, Local, Newcomer, Ticket, Way, join};
 use oxiray_node::lease::MemberLease;
@@ -175,7 +175,7 @@ impl Member {
             Effect::Send { to: HEAD, message } => self.connection.send(&message),
             Effect::Send { to, message: Message::Assign(assign) } if assign.actor.is_some() => {
                 self.core.worker_said(to, &WorkerToNode::ActorReady(ActorReady {}));
-                self.connection.send(&Message::from(Message::from(ActorReady {}).relayed(to)));
+                self.connection.send(&Message::from(Message::from(ActorReady {}).relayed(WorkerNumber(to))));
                 self.progress.ready_actors.fetch_add(1, Ordering::Relaxed);
             }
             Effect::Fork { worker, .. } => {

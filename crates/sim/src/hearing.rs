@@ -3,6 +3,7 @@
 use crate::node::Role;
 use crate::stream::{Descriptor, Packet};
 use crate::world::{NodeIndex, World};
+use oxiray_ids::WorkerNumber;
 use oxiray_machine::Key;
 use oxiray_wire::Message;
 use oxiray_wire::message::{
@@ -57,7 +58,7 @@ impl World {
         match (self.nodes[node].core.head_key(), message) {
             (None, Message::Stored(said)) => self.stored(key, said.object),
             (Some(head), message) if self.is_for_this_head(node, key, &message) => {
-                self.queue(node, head, message.relayed(key).into(), None);
+                self.queue(node, head, message.relayed(WorkerNumber(key)).into(), None);
             }
             (_, _) => {}
         }
@@ -105,7 +106,7 @@ impl World {
     fn daemon_of_head_said(&mut self, node: NodeIndex, message: DaemonToNode, descriptor: Option<Descriptor>) {
         match message {
             DaemonToNode::Relay(relayed) => {
-                let worker = relayed.worker;
+                let worker = relayed.worker.0;
                 self.queue(node, worker, read::<RelayedToNode>(*relayed).into(), descriptor);
             }
             DaemonToNode::HeartbeatHeard(said) => self.word_answered(node, &said),
@@ -131,7 +132,7 @@ impl World {
         }
         let message = Message::from(message);
         if self.is_for_this_head(node, from, &message) {
-            self.queue(node, head, message.relayed(from).into(), None);
+            self.queue(node, head, message.relayed(WorkerNumber(from)).into(), None);
         }
     }
 }

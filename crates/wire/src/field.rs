@@ -16,7 +16,8 @@ use crate::state::{
 };
 use bytes::{Buf, BufMut, Bytes};
 use oxiray_ids::{
-    ActorId, BundleNumber, JobId, LeaseNumber, LeaseRequestNumber, NodeId, ObjectId, PlacementGroupId, TaskId, WorkerId,
+    ActorId, BundleNumber, JobId, LeaseNumber, LeaseRequestNumber, NodeId, ObjectId, PlacementGroupId, TaskId,
+    WorkerId, WorkerNumber,
 };
 use prost::DecodeError;
 use prost::encoding::{self, DecodeContext, WireType};
@@ -176,7 +177,7 @@ macro_rules! names {
     )*};
 }
 
-names! { BundleNumber, LeaseNumber, LeaseRequestNumber, }
+names! { BundleNumber, LeaseNumber, LeaseRequestNumber, WorkerNumber, }
 
 /// A bundle, counted from 1; 0 where it is any.
 fn counted(bundle: Option<BundleNumber>) -> u32 {

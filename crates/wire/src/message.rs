@@ -11,7 +11,7 @@ use crate::frame::{CONTROL_BYTES_LIMIT, FRAME_BYTES_LIMIT, FrameError, MESSAGE_B
 use crate::shape::Shape;
 use bytes::{Bytes, BytesMut};
 use oxiray_fields::Fields;
-use oxiray_ids::{ObjectId, WorkerId};
+use oxiray_ids::{ObjectId, WorkerId, WorkerNumber};
 use prost::{DecodeError, Message as _};
 
 mod actor;
@@ -158,7 +158,7 @@ macro_rules! messages {
             }
 
             /// What a [`Relay`] carries of it.
-            pub fn relayed(&self, worker: u64) -> Relay {
+            pub fn relayed(&self, worker: WorkerNumber) -> Relay {
                 let mut body = BytesMut::with_capacity(self.body_bytes());
                 self.append_body(&mut body);
                 Relay { worker, kind: u32::from(self.kind()), body: body.freeze(), connection_ticket: None }

@@ -8,7 +8,7 @@ use crate::frames;
 use crate::grammar::{self, Pool};
 use bytes::Bytes;
 use fastrand::Rng;
-use oxiray_ids::{NodeId, WorkerId};
+use oxiray_ids::{NodeId, WorkerId, WorkerNumber};
 use oxiray_network::{
     Expectation, Gateway, JoinToken, Joined, LastCertificate, Limits, Local, Newcomer, Ticket, Way, join,
 };
@@ -202,7 +202,7 @@ impl Life {
                 let (worker, once) = (self.last_worker, chance.bool());
                 speech.pool.number(worker);
                 let id = WorkerId::new(std::array::from_fn(|_| speech.chance.u8(..)));
-                self.head.say(Placed { order: asked.order, worker, id, pid: 0, once })
+                self.head.say(Placed { order: asked.order, worker: WorkerNumber(worker), id, pid: 0, once })
             }
             Message::GroupPrepare(asked) => {
                 self.head.say(GroupPrepared { order: asked.order, is_refused: chance.bool() })
@@ -304,7 +304,9 @@ fn relayed_frame(chance: &mut Rng, pool: &Pool) -> Vec<u8> {
     };
     let (worker, frame) = (grammar::number(chance, pool), frames::frame(chance, pool, kind));
     let body = Bytes::copy_from_slice(&frame[oxiray_wire::frame::HEADER_BYTES..]);
-    speech::frame_of(&Relay { worker, kind: u32::from(kind), body, connection_ticket: None }.into())
+    speech::frame_of(
+        &Relay { worker: WorkerNumber(worker), kind: u32::from(kind), body, connection_ticket: None }.into(),
+    )
 }
 
 /// A frame to another node: what nodes say to each other, or anything.

@@ -3,6 +3,7 @@
 use crate::frames;
 use crate::grammar::Pool;
 use fastrand::Rng;
+use oxiray_ids::WorkerNumber;
 use oxiray_wire::Message;
 use oxiray_wire::frame::HEADER_BYTES;
 use oxiray_wire::message::Direction;
@@ -91,5 +92,5 @@ fn message_of(frame: &[u8]) -> Option<Message> {
 
 /// The frame of a message.
 pub fn frame_of(message: &Message) -> Vec<u8> {
-    frames::frame_around(message.kind(), &message.relayed(0).body)
+    frames::frame_around(message.kind(), &message.relayed(WorkerNumber(0)).body)
 }

@@ -103,7 +103,7 @@ impl HeadCore {
 
     /// MEMBER-2.
     fn new_worker_on(&mut self, member: Key, id: WorkerId, said: &Placed, job: JobId) -> Key {
-        let key = if member == OWN { said.worker } else { self.new_key() };
+        let key = if member == OWN { said.worker.0 } else { self.new_key() };
         self.workers.starting += usize::from(said.pid == 0);
         self.workers.by_key.insert(key, Worker::new(id, job, said.pid));
         self.members.add_route(key, member, said.worker);

@@ -5,6 +5,7 @@
 use super::HeadCore;
 use super::validation::ProtocolError;
 use crate::members::ProxiedClient;
+use oxiray_ids::WorkerNumber;
 use oxiray_machine::Key;
 use oxiray_wire::message::{ProxiedClientJoined, Refused};
 
@@ -42,7 +43,7 @@ impl HeadCore {
     }
 
     /// The proxied client of a member is gone.
-    pub(super) fn proxied_client_left(&mut self, member: Key, number: u64) {
+    pub(super) fn proxied_client_left(&mut self, member: Key, number: WorkerNumber) {
         let known = self.members.process_of(member, number);
         if let Some(key) = known.filter(|key| self.members.proxied_clients.contains_key(key)) {
             self.proxied_client_gone(key);

@@ -6,7 +6,7 @@
 
 use super::HeadCore;
 use crate::members::{Order, Prepare};
-use oxiray_ids::{LeaseRequestNumber, NodeId, WorkerId};
+use oxiray_ids::{LeaseRequestNumber, NodeId, WorkerId, WorkerNumber};
 use oxiray_machine::{Effect, Key};
 use oxiray_wire::message::{NodeJoin, Placed};
 
@@ -18,10 +18,10 @@ pub(super) enum ProtocolError {
     RequestTwice(LeaseRequestNumber),
     /// A member counts its workers and proxied clients together.
     #[error("it said of proxied client {0} what is said of workers")]
-    ProxiedClientAsWorker(u64),
+    ProxiedClientAsWorker(WorkerNumber),
     /// A new worker or proxied client has a number of its own.
     #[error("it gave a new process number {0}, which another of its processes has")]
-    NumberTwice(u64),
+    NumberTwice(WorkerNumber),
     /// Identifiers of processes are drawn at random.
     #[error("it gave a worker identifier {0}, which another process has, or which is no identifier")]
     WorkerTwice(WorkerId),
@@ -31,7 +31,7 @@ pub(super) enum ProtocolError {
         /// The order.
         order: u64,
         /// The worker, as its node counts.
-        worker: u64,
+        worker: WorkerNumber,
     },
     /// Orders are answered by the member that they were given to.
     #[error("it answered order {0}, which was given to another node")]
@@ -58,7 +58,7 @@ impl HeadCore {
     }
 
     /// The worker of a member; nothing where it is gone.
-    pub(super) fn worker_of(&self, member: Key, number: u64) -> Result<Option<Key>, ProtocolError> {
+    pub(super) fn worker_of(&self, member: Key, number: WorkerNumber) -> Result<Option<Key>, ProtocolError> {
         match self.members.process_of(member, number) {
             Some(key) if !self.workers.by_key.contains_key(&key) => Err(ProtocolError::ProxiedClientAsWorker(number)),
             known => Ok(known),
@@ -66,7 +66,7 @@ impl HeadCore {
     }
 
     /// A number for a new worker or proxied client of a member.
-    pub(super) fn new_number(&self, member: Key, number: u64) -> Result<u64, ProtocolError> {
+    pub(super) fn new_number(&self, member: Key, number: WorkerNumber) -> Result<WorkerNumber, ProtocolError> {
         match self.members.process_of(member, number) {
             Some(_) => Err(ProtocolError::NumberTwice(number)),
             None => Ok(number),

@@ -5,7 +5,7 @@ use crate::clock::Alarm;
 use crate::fairness::Holder;
 use crate::members::OWN;
 use crate::workers::{Duty, Lease};
-use oxiray_ids::{LeaseNumber, LeaseRequestNumber};
+use oxiray_ids::{LeaseNumber, LeaseRequestNumber, WorkerNumber};
 use oxiray_machine::{DYING_LIMIT, Effect, Key, LEAVING_LIMIT};
 use oxiray_wire::message::{LeaseGranted, LeaseRetire, Peer, Stop, WorkerKill, WorkerReturn};
 
@@ -20,7 +20,7 @@ impl HeadCore {
             worker.duty = Duty::Ending;
         }
         self.expect_the_end(key);
-        let (member, worker) = self.members.route(key).unwrap_or((OWN, key));
+        let (member, worker) = self.members.route(key).unwrap_or((OWN, WorkerNumber(key)));
         self.order_member(member, WorkerKill { worker });
     }
 
@@ -106,7 +106,7 @@ impl HeadCore {
 
     /// The lease of a worker is over: its machine has it serve the next one.
     pub(super) fn return_to_member(&mut self, worker: Key) {
-        let (member, number) = self.members.route(worker).unwrap_or((OWN, worker));
+        let (member, number) = self.members.route(worker).unwrap_or((OWN, WorkerNumber(worker)));
         let Some(found) = self.workers.by_key.get_mut(&worker) else { return };
         if found.once || self.members.drains.contains_key(&member) {
             return self.dismiss_worker(worker);

@@ -15,6 +15,7 @@ use crate::confinement::{Confinement, Exceeded};
 use crate::memory::{Cause, shown};
 use crate::worker::Duty;
 use crate::{Effect, Key};
+use oxiray_ids::WorkerNumber;
 use oxiray_wire::message::{OutOfMemory, WorkerSpent};
 
 impl NodeCore {
@@ -67,7 +68,7 @@ impl NodeCore {
              processes and threads. It and all that it started end {when}. OXIRAY_WORKER_PIDS_MAX sets the limit of each worker"
         ));
         match duty {
-            Duty::Leased(_) => self.report(WorkerSpent { worker: key }),
+            Duty::Leased(_) => self.report(WorkerSpent { worker: WorkerNumber(key) }),
             Duty::Actor(_) | Duty::Ending => {}
             Duty::Spare | Duty::Idle => self.kill_worker(key),
         }

@@ -6,6 +6,7 @@ use crate::device_checks::{DeviceQuestion, DeviceSlot, Residue, Step, devices_of
 use crate::devices::OutOfService;
 use crate::worker::{Duty, Progress};
 use crate::{Effect, Key};
+use oxiray_ids::WorkerNumber;
 use oxiray_wire::message::{OutOfMemory, Stop, WorkerDied, WorkerGone};
 use std::time::Duration;
 
@@ -64,7 +65,7 @@ impl NodeCore {
         if worker.job.is_some() {
             self.out.push(Effect::LeaveStore { client: key });
         }
-        self.report(WorkerGone { worker: key, text: text.to_owned() });
+        self.report(WorkerGone { worker: WorkerNumber(key), text: text.to_owned() });
         self.return_to_service(key, |_| false);
         let grants = worker.surplus.into_iter().chain(worker.grant);
         let step = self.devices.checks.begin(key, worker.pid.unwrap_or(0), grants.collect(), self.now);
@@ -80,7 +81,7 @@ impl NodeCore {
         let cause = worker.memory.cause.as_ref();
         let text = cause.map_or(text, |cause| cause.text.as_str()).to_owned();
         let out_of_memory = cause.map_or(OutOfMemory::None, |cause| cause.kind);
-        self.report(WorkerDied { worker: key, text, out_of_memory });
+        self.report(WorkerDied { worker: WorkerNumber(key), text, out_of_memory });
     }
 
     /// The worker keeps nothing, and is free for another of its job and environment.

@@ -4,7 +4,7 @@ use super::NodeCore;
 use crate::served_head::Link;
 use crate::worker::{Duty, Progress};
 use crate::{Key, amounts};
-use oxiray_ids::ObjectId;
+use oxiray_ids::{ObjectId, WorkerNumber};
 use oxiray_resources::Grant;
 use oxiray_wire::message::{HeadBack, NodeResume, WorkerHeld};
 
@@ -50,7 +50,7 @@ fn held(number: Key, worker: &super::Worker) -> Option<WorkerHeld> {
         _ => None,
     };
     Some(WorkerHeld {
-        number,
+        number: WorkerNumber(number),
         id: worker.id,
         pid: worker.pid.unwrap_or(0),
         job,

@@ -6,7 +6,7 @@ use crate::origin::Origin;
 use crate::served_head::{Link, ServedHead, SetAside};
 use crate::worker::{Duty, Job, Post, Progress, Worker};
 use crate::{Effect, GroupMembership, Key, amounts, demand};
-use oxiray_ids::JobId;
+use oxiray_ids::{JobId, WorkerNumber};
 use oxiray_resources::{Demand, Grant};
 use oxiray_wire::message::{
     DevicesFree, Draining, HeadOrder, JobAnnounced, NodeJoin, NodeReport, NodeState, Notice, Place, PlaceRefused,
@@ -84,8 +84,8 @@ impl NodeCore {
             HeadOrder::Place(order) => self.place_for_head(*order),
             HeadOrder::GroupPrepare(order) => self.prepare_for_head(&order),
             HeadOrder::GroupRelease(said) => self.release_for_head(&said),
-            HeadOrder::WorkerReturn(said) => self.make_idle(said.worker),
-            HeadOrder::WorkerKill(said) => self.kill_worker(said.worker),
+            HeadOrder::WorkerReturn(said) => self.make_idle(said.worker.0),
+            HeadOrder::WorkerKill(said) => self.kill_worker(said.worker.0),
         }
     }
 
@@ -159,7 +159,7 @@ impl NodeCore {
         let key = self.appoint(post, grant, surplus).expect("orders of a job that is over are refused");
         let worker = &self.workers[&key];
         let (id, pid, once) = (worker.id, worker.pid.unwrap_or(0), worker.once);
-        self.report(Placed { order: number, worker: key, id, pid, once });
+        self.report(Placed { order: number, worker: WorkerNumber(key), id, pid, once });
     }
 
     fn split(&mut self, grant: Grant, running: &Demand) -> (Grant, Option<Grant>) {

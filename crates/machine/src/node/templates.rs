@@ -6,7 +6,7 @@ use crate::origin::Origin;
 use crate::templates::{Bursts, HALF_LIFE, QUIET, Template};
 use crate::worker::{Duty, Worker};
 use crate::{Effect, Key, TemplateKey};
-use oxiray_ids::{JobId, WorkerId};
+use oxiray_ids::{JobId, WorkerId, WorkerNumber};
 use oxiray_wire::message::{Environment, Variable, WorkerForked};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -149,7 +149,7 @@ impl NodeCore {
         worker.pid = Some(pid);
         // The head knows of those that have served somebody.
         if worker.job.is_some() {
-            self.report(WorkerForked { worker: key, pid });
+            self.report(WorkerForked { worker: WorkerNumber(key), pid });
         }
     }
 

@@ -6,7 +6,7 @@ use crate::machine;
 use crate::objects::Answer;
 use crate::poller::Token;
 use oxiray_head::StoreFigures;
-use oxiray_ids::ObjectId;
+use oxiray_ids::{ObjectId, WorkerNumber};
 use oxiray_machine::{Effect, Key};
 use oxiray_wire::Message;
 use oxiray_wire::message::{
@@ -183,7 +183,7 @@ impl Daemon {
     fn stored(&mut self, client: Key, object: ObjectId) -> bool {
         let Some(head) = self.core.head_key() else { return self.core.stored_here(client, object) };
         let said = Message::from(Stored { object });
-        self.queue(head, &said.relayed(client).into(), Vec::new());
+        self.queue(head, &said.relayed(WorkerNumber(client)).into(), Vec::new());
         true
     }
 

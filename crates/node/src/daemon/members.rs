@@ -194,11 +194,11 @@ impl Daemon {
         match RelayedToNode::decode(kind, relayed.body) {
             Ok(Some(message)) => {
                 if let RelayedToNode::Newcomer(DaemonToNewcomer::Welcome(welcome)) = &message
-                    && self.membership.note_proxied_client(relayed.worker, welcome)
+                    && self.membership.note_proxied_client(relayed.worker.0, welcome)
                 {
                     return;
                 }
-                self.queue(relayed.worker, &message.into(), descriptors);
+                self.queue(relayed.worker.0, &message.into(), descriptors);
             }
             Ok(None) => self.log.line(&format!("the head passes on a message of the unknown kind {kind}")),
             Err(error) => self.log.line(&format!("the head passes on what cannot be read: {error}")),

@@ -3,6 +3,7 @@
 use super::Daemon;
 use crate::logs::Printed;
 use crate::streams::Stream;
+use oxiray_ids::WorkerNumber;
 use oxiray_machine::Key;
 use oxiray_wire::Message;
 use oxiray_wire::message::LogLines;
@@ -58,7 +59,7 @@ impl Daemon {
         let head = self.core.head_key();
         for Printed { name, lines } in printed {
             let printed = Message::from(LogLines { pid, name, error, lines });
-            let message = if head == Some(target) { printed.relayed(worker).into() } else { printed };
+            let message = if head == Some(target) { printed.relayed(WorkerNumber(worker)).into() } else { printed };
             self.queue(target, &message, Vec::new());
         }
     }

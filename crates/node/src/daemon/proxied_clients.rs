@@ -6,6 +6,7 @@ use super::Daemon;
 use crate::membership::ProxiedClient;
 use crate::poller::Token;
 use crate::streams::Role;
+use oxiray_ids::WorkerNumber;
 use oxiray_machine::Key;
 use oxiray_wire::Message;
 use oxiray_wire::message::{
@@ -27,7 +28,11 @@ impl Daemon {
         if let Some(driver) = &driver {
             self.membership.proxied_clients.insert(key, ProxiedClient { driver: driver.clone(), who: None });
         }
-        self.queue(head, &ProxiedClientJoined { proxied_client: key, driver, returning: None }.into(), Vec::new());
+        self.queue(
+            head,
+            &ProxiedClientJoined { proxied_client: WorkerNumber(key), driver, returning: None }.into(),
+            Vec::new(),
+        );
     }
 
     /// Another head is to know the proxied clients, too. What the command line asked is not asked again.
@@ -38,7 +43,11 @@ impl Daemon {
         }
         for (proxied_client, told) in std::mem::take(&mut self.membership.proxied_clients) {
             let (driver, returning) = (Some(told.driver.clone()), told.who.clone());
-            self.queue(head, &ProxiedClientJoined { proxied_client, driver, returning }.into(), Vec::new());
+            self.queue(
+                head,
+                &ProxiedClientJoined { proxied_client: WorkerNumber(proxied_client), driver, returning }.into(),
+                Vec::new(),
+            );
             if told.who.is_some() {
                 self.queue(proxied_client, &HeadBack { epoch }.into(), Vec::new());
                 self.await_word_of(proxied_client);
@@ -58,19 +67,19 @@ impl Daemon {
 
     /// Passes on what a client or a visitor of this member says.
     pub(super) fn pass_on(&mut self, head: Key, from: Key, message: &Message) {
-        self.queue(head, &message.relayed(from).into(), Vec::new());
+        self.queue(head, &message.relayed(WorkerNumber(from)).into(), Vec::new());
     }
 
     /// The stream of a proxied client of this member is over.
     pub(super) fn proxied_client_over(&mut self, head: Key, key: Key) {
         self.membership.proxied_clients.remove(&key);
-        self.queue(head, &ProxiedClientLeft { proxied_client: key }.into(), Vec::new());
+        self.queue(head, &ProxiedClientLeft { proxied_client: WorkerNumber(key) }.into(), Vec::new());
         self.objects.client_gone(key);
     }
 
     /// The head has nothing more to say to the proxied client.
     pub(super) fn close_proxied_client(&mut self, said: &ProxiedClientClose) {
-        self.close_when_sent(said.proxied_client);
+        self.close_when_sent(said.proxied_client.0);
     }
 
     /// Closes a client's stream when everything is sent, wherever it ends.

@@ -8,7 +8,7 @@ use super::{
 };
 use bytes::Bytes;
 use oxiray_fields::Fields;
-use oxiray_ids::{BundleNumber, JobId, NodeId, PlacementGroupId, WorkerId};
+use oxiray_ids::{BundleNumber, JobId, NodeId, PlacementGroupId, WorkerId, WorkerNumber};
 use serde::{Deserialize, Serialize};
 
 /// What a node says in its [`Hello`](super::Hello).
@@ -142,7 +142,7 @@ pub struct DevicesFree {
 pub struct Relay {
     /// The worker, as its node counts.
     #[field(1)]
-    pub worker: u64,
+    pub worker: WorkerNumber,
     /// The message's kind.
     #[field(2)]
     pub kind: u32,
@@ -245,7 +245,7 @@ pub struct EnvironmentMade {
 pub struct WorkerSpent {
     /// The worker, as its node counts.
     #[field(1)]
-    pub worker: u64,
+    pub worker: WorkerNumber,
 }
 
 /// member → head: the order is granted.
@@ -256,7 +256,7 @@ pub struct Placed {
     pub order: u64,
     /// The worker, as its node counts.
     #[field(2)]
-    pub worker: u64,
+    pub worker: WorkerNumber,
     /// `WorkerId`.
     #[field(3)]
     pub id: WorkerId,
@@ -287,7 +287,7 @@ pub struct PlaceRefused {
 pub struct WorkerReturn {
     /// The worker, as its node counts.
     #[field(1)]
-    pub worker: u64,
+    pub worker: WorkerNumber,
 }
 
 /// head → member: end the worker.
@@ -295,7 +295,7 @@ pub struct WorkerReturn {
 pub struct WorkerKill {
     /// The worker, as its node counts.
     #[field(1)]
-    pub worker: u64,
+    pub worker: WorkerNumber,
 }
 
 /// member → head: the worker has its process.
@@ -303,7 +303,7 @@ pub struct WorkerKill {
 pub struct WorkerForked {
     /// The worker, as its node counts.
     #[field(1)]
-    pub worker: u64,
+    pub worker: WorkerNumber,
     /// Its process id.
     #[field(2)]
     pub pid: u32,
@@ -314,7 +314,7 @@ pub struct WorkerForked {
 pub struct WorkerDied {
     /// The worker, as its node counts.
     #[field(1)]
-    pub worker: u64,
+    pub worker: WorkerNumber,
     /// How, in words.
     #[field(2)]
     pub text: String,
@@ -328,7 +328,7 @@ pub struct WorkerDied {
 pub struct WorkerGone {
     /// The worker, as its node counts.
     #[field(1)]
-    pub worker: u64,
+    pub worker: WorkerNumber,
     /// How, in words.
     #[field(2)]
     pub text: String,

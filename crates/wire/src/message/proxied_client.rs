@@ -4,13 +4,14 @@
 
 use super::{Driver, Returning};
 use oxiray_fields::Fields;
+use oxiray_ids::WorkerNumber;
 
 /// member → head: somebody was let in there. A driver is answered by a relayed [`Welcome`](super::Welcome).
 #[derive(Debug, Clone, PartialEq, Default, Fields)]
 pub struct ProxiedClientJoined {
     /// The proxied client, as its node counts.
     #[field(1)]
-    pub proxied_client: u64,
+    pub proxied_client: WorkerNumber,
     /// What a driver told of itself; nothing for the command line.
     #[field(2)]
     pub driver: Option<Driver>,
@@ -24,7 +25,7 @@ pub struct ProxiedClientJoined {
 pub struct ProxiedClientLeft {
     /// The proxied client, as its node counts.
     #[field(1)]
-    pub proxied_client: u64,
+    pub proxied_client: WorkerNumber,
 }
 
 /// head → member: close the proxied client's stream when everything is sent.
@@ -32,5 +33,5 @@ pub struct ProxiedClientLeft {
 pub struct ProxiedClientClose {
     /// The proxied client, as its node counts.
     #[field(1)]
-    pub proxied_client: u64,
+    pub proxied_client: WorkerNumber,
 }

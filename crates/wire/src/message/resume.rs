@@ -6,7 +6,7 @@
 
 use super::{Amount, NodeJoin};
 use oxiray_fields::Fields;
-use oxiray_ids::{ActorId, JobId, LeaseNumber, ObjectId, PlacementGroupId, WorkerId};
+use oxiray_ids::{ActorId, JobId, LeaseNumber, ObjectId, PlacementGroupId, WorkerId, WorkerNumber};
 
 /// member → worker: a head is there again. What the worker said to the last one, and was not answered, is not known to
 /// it. Answered by [`ClientResume`].
@@ -82,7 +82,7 @@ pub struct NodeResume {
 pub struct WorkerHeld {
     /// As its node counts.
     #[field(1)]
-    pub number: u64,
+    pub number: WorkerNumber,
     /// `WorkerId`.
     #[field(2)]
     pub id: WorkerId,

@@ -2,7 +2,7 @@
 
 use super::members::Pair;
 use super::{CPU, World, actor, request};
-use oxiray_ids::WorkerId;
+use oxiray_ids::{WorkerId, WorkerNumber};
 use oxiray_machine::NAME_BYTES_MAX;
 use oxiray_wire::Message;
 use oxiray_wire::message::{
@@ -36,14 +36,14 @@ fn two_requests_of_one_number_end_who_made_them_and_nobody_else() {
 }
 
 /// A member with a worker of number 1 or so that is in use, and a proxied client of number 500.
-fn pair() -> (Pair, u64) {
+fn pair() -> (Pair, WorkerNumber) {
     let mut pair = Pair::new(0, 2);
     let driver = pair.head.driver();
     pair.head.say(driver, request(1, &[CPU]));
     pair.exchange();
     let (_, worker) = pair.head.granted(driver, 1);
     let number = pair.head.core.route(worker).expect("it is on the member").1;
-    pair.said(ProxiedClientJoined { proxied_client: 500, driver: None, returning: None });
+    pair.said(ProxiedClientJoined { proxied_client: WorkerNumber(500), driver: None, returning: None });
     assert!(pair.head.expelled.is_empty());
     (pair, number)
 }
@@ -57,20 +57,19 @@ impl Pair {
 
 #[test]
 fn a_member_that_lies_about_its_processes_is_ended() {
-    let (proxied_client, text) = (500, String::new());
-    let lies: [fn(u64, &[u8; 28]) -> NodeReport; 8] = [
-        |_, _| WorkerForked { worker: 500, pid: 1 }.into(),
-        |_, _| WorkerDied { worker: 500, ..WorkerDied::default() }.into(),
-        |_, _| WorkerGone { worker: 500, text: String::new() }.into(),
-        |_, _| ProxiedClientJoined { proxied_client: 500, driver: None, returning: None }.into(),
+    let lies: [fn(WorkerNumber, &[u8; 28]) -> NodeReport; 8] = [
+        |_, _| WorkerForked { worker: WorkerNumber(500), pid: 1 }.into(),
+        |_, _| WorkerDied { worker: WorkerNumber(500), ..WorkerDied::default() }.into(),
+        |_, _| WorkerGone { worker: WorkerNumber(500), text: String::new() }.into(),
+        |_, _| ProxiedClientJoined { proxied_client: WorkerNumber(500), driver: None, returning: None }.into(),
         |number, _| ProxiedClientJoined { proxied_client: number, driver: None, returning: None }.into(),
         |number, id| Placed { order: 1, worker: number, id: WorkerId::new(*id), pid: 1, once: false }.into(),
-        |_, id| Placed { order: 2, worker: 501, id: WorkerId::new(*id), pid: 1, once: false }.into(),
-        |_, id| Placed { order: 2, worker: 500, id: WorkerId::new(*id), pid: 1, once: false }.into(),
+        |_, id| Placed { order: 2, worker: WorkerNumber(501), id: WorkerId::new(*id), pid: 1, once: false }.into(),
+        |_, id| Placed { order: 2, worker: WorkerNumber(500), id: WorkerId::new(*id), pid: 1, once: false }.into(),
     ];
     for lie in lies {
         let (mut pair, number) = pair();
-        let id = pair.member.core.named_in_logs(number).expect("it is there").0;
+        let id = pair.member.core.named_in_logs(number.0).expect("it is there").0;
         let id = *id.as_bytes();
         pair.said(lie(number, &id));
         assert_eq!(pair.head.expelled.len(), 1, "{:?}", lie(number, &id));
@@ -81,7 +80,7 @@ fn a_member_that_lies_about_its_processes_is_ended() {
     }
     // What an honest member may say late names nobody any more.
     let (mut pair, _) = pair();
-    pair.said(WorkerGone { worker: proxied_client + 1, text });
+    pair.said(WorkerGone { worker: WorkerNumber(501), text: String::new() });
     pair.said(PlaceRefused { order: 77, ..PlaceRefused::default() });
     assert!(pair.head.expelled.is_empty());
 }

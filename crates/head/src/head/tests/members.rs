@@ -81,7 +81,7 @@ impl Pair {
             match self.head.core.route(worker) {
                 None => self.head.bury(worker, "killed by signal 9 (SIGKILL)"),
                 // The shell would pass the request on.
-                Some((_, number)) => self.member.bury(number, "killed by signal 9 (SIGKILL)"),
+                Some((_, number)) => self.member.bury(number.0, "killed by signal 9 (SIGKILL)"),
             }
         }
     }

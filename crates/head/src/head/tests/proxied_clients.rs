@@ -3,13 +3,14 @@
 use super::fairness::recalled;
 use super::members::Pair;
 use super::{CPU, request};
+use oxiray_ids::WorkerNumber;
 use oxiray_machine::Key;
 use oxiray_wire::Message;
 use oxiray_wire::message::{DrainAsked, Driver, Goodbye, LeaseReturn, ProxiedClientJoined, ProxiedClientLeft, Welcome};
 use std::time::Duration;
 
 /// What the member calls its proxied client.
-const PROXIED_CLIENT: u64 = 1 << 30;
+const PROXIED_CLIENT: WorkerNumber = WorkerNumber(1 << 30);
 
 /// A driver comes by the member; what the head calls it.
 fn join(pair: &mut Pair) -> Key {

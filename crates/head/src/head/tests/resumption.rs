@@ -8,7 +8,7 @@ use crate::actors::{Actor, ActorState, Description, Making};
 use crate::head::Key;
 use crate::jobs::JobDetail;
 use crate::workers::Duty;
-use oxiray_ids::{ActorId, JobId, LeaseNumber, NodeId, ObjectId, WorkerId};
+use oxiray_ids::{ActorId, JobId, LeaseNumber, NodeId, ObjectId, WorkerId, WorkerNumber};
 use oxiray_machine::Whereabouts;
 use oxiray_wire::Message;
 use oxiray_wire::message::{
@@ -104,7 +104,7 @@ impl Away {
 
     fn bury(&mut self) {
         for worker in self.head.ending() {
-            let there = self.head.core.route(worker).map(|(_, number)| number);
+            let there = self.head.core.route(worker).map(|(_, number)| number.0);
             if let Some(number) = there.filter(|number| self.member.running.contains(number)) {
                 self.member.bury(number, "killed by signal 9 (SIGKILL)");
             }
@@ -289,7 +289,14 @@ fn an_actor_is_resumed_by_the_node_that_it_was_on_and_by_no_other() {
         away.head.core.as_head_mut().actors.making.insert(id, making);
         let node = Some(away.member.core.node().described(0, String::new()));
         let (job, actor) = (job, id);
-        let held = WorkerHeld { number: 1, id: worker, pid: 9, job, actor: Some(actor), ..WorkerHeld::default() };
+        let held = WorkerHeld {
+            number: WorkerNumber(1),
+            id: worker,
+            pid: 9,
+            job,
+            actor: Some(actor),
+            ..WorkerHeld::default()
+        };
         let told = NodeResume { node, workers: vec![held], ..NodeResume::default() };
         away.head.core.member_said(away.stream, told.into());
         away.head.settle();

@@ -3,7 +3,7 @@
 use super::{CPU, World, request};
 use crate::demands::Need;
 use crate::head::Key;
-use oxiray_ids::{LeaseRequestNumber, NodeId, ObjectId};
+use oxiray_ids::{LeaseRequestNumber, NodeId, ObjectId, WorkerNumber};
 use oxiray_machine::Whereabouts;
 use oxiray_wire::Message;
 use oxiray_wire::message::{Blocked, LeaseCancel, LeaseReturn, Sought, Stored, Unblocked};
@@ -111,9 +111,9 @@ impl Several {
         for worker in self.head.ending() {
             if let Some((member, number)) = self.head.core.route(worker)
                 && let Some(node) = self.nodes.iter_mut().find(|node| node.stream == member)
-                && node.world.running.contains(&number)
+                && node.world.running.contains(&number.0)
             {
-                node.world.bury(number, "killed by signal 9 (SIGKILL)");
+                node.world.bury(number.0, "killed by signal 9 (SIGKILL)");
             }
         }
         for node in &mut self.nodes {
@@ -130,7 +130,7 @@ impl Several {
     /// A worker of the member that is at work begins to write an object, and the member says so.
     fn write(&mut self, place: usize, object: ObjectId) {
         self.collect();
-        let routes: Vec<u64> = self
+        let routes: Vec<WorkerNumber> = self
             .head
             .grants_of(self.driver)
             .iter()
@@ -141,7 +141,7 @@ impl Several {
             .map(|(_, number)| number)
             .collect();
         let node = &mut self.nodes[place];
-        if let Some(worker) = routes.iter().find(|worker| node.world.running.contains(worker)) {
+        if let Some(worker) = routes.iter().find(|worker| node.world.running.contains(&worker.0)) {
             node.stored.insert(object);
             let said = Message::from(Stored { object });
             node.up.push_back(said.relayed(*worker).into());
