@@ -1,0 +1,46 @@
+//! Descriptors of device nodes that a process has open although it may not open them: no fence takes those back.
+//!
+//! What was mapped into memory stays mapped when its descriptor is closed.
+
+use crate::{DenyList, FenceError, Node};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// An open descriptor of a device that is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stray {
+    /// Its number in the process that has it.
+    pub descriptor: i32,
+    /// What it is.
+    pub node: Node,
+    /// The name under which it was opened.
+    pub path: PathBuf,
+}
+
+/// The descriptors of a process that are device nodes of a list.
+pub fn strays_of(pid: u32, denied: &DenyList) -> Result<Vec<Stray>, FenceError> {
+    strays_in(&PathBuf::from(format!("/proc/{pid}/fd")), denied)
+}
+
+/// Closes this process's descriptors that are device nodes of a list, and tells which they were. Nothing of this
+/// program must count on one of them: call it before anything opens such a node.
+pub fn close_strays(denied: &DenyList) -> Result<Vec<Stray>, FenceError> {
+    let strays = strays_in(Path::new("/proc/self/fd"), denied)?;
+    for stray in &strays {
+        // SAFETY: it was inherited and nobody here has it for his own; its number may be used anew.
+        unsafe { rustix::io::close(stray.descriptor) };
+    }
+    Ok(strays)
+}
+
+fn strays_in(descriptors: &Path, denied: &DenyList) -> Result<Vec<Stray>, FenceError> {
+    let listed = fs::read_dir(descriptors)
+        .map_err(|error| FenceError::of_file(format!("list {}", descriptors.display()), error))?;
+    let found = listed.flatten().filter_map(|entry| {
+        // What was closed meanwhile is no stray any more.
+        let node = Node::at(&entry.path()).ok().flatten().filter(|node| denied.refuses(*node))?;
+        let descriptor = entry.file_name().to_str()?.parse().ok()?;
+        Some(Stray { descriptor, node, path: fs::read_link(entry.path()).unwrap_or_default() })
+    });
+    Ok(found.collect())
+}
