@@ -353,8 +353,11 @@ mod tests {
         let group = &groups.expect("groups")[0];
         let parsed =
             |host| serde_json::from_str::<serde_json::Value>(&config(group, "a:1", "g-1-0", host)).expect("JSON");
-        assert_eq!(parsed(0)["resources"], serde_json::json!({"CPU": 0.0, "GPU": 1.0, "memory": 0.0, "head": 1.0}));
-        assert_eq!(parsed(1)["resources"], serde_json::json!({"CPU": 0.0, "GPU": 1.0, "memory": 0.0}));
-        assert_eq!(parsed(0)["labels"]["oxiray.io/instance"], "g-1-0");
+        assert_eq!(
+            parsed(0)["machine"]["resources"],
+            serde_json::json!({"CPU": 0.0, "GPU": 1.0, "memory": 0.0, "head": 1.0})
+        );
+        assert_eq!(parsed(1)["machine"]["resources"], serde_json::json!({"CPU": 0.0, "GPU": 1.0, "memory": 0.0}));
+        assert_eq!(parsed(0)["machine"]["labels"]["oxiray.io/instance"], "g-1-0");
     }
 }

@@ -2,7 +2,10 @@
 
 use crate::arguments::HardwareOptions;
 use oxiray_accelerators::{Host, detect, report, to_json};
+use oxiray_fence::{Means, Mechanism};
 use oxiray_node::limits::Limits;
+use serde_json::{Value, json};
+use std::path::Path;
 
 pub(crate) fn run(options: &HardwareOptions) -> anyhow::Result<()> {
     let host = match &options.host_root {
@@ -11,15 +14,37 @@ pub(crate) fn run(options: &HardwareOptions) -> anyhow::Result<()> {
     };
     let detection = detect(&host);
     let limits = Limits::under(host.root());
+    // A recorded machine has no kernel to try.
+    let fences = (host.root() == Path::new("/")).then(|| Means::probe(&format!("hardware-{}", std::process::id())));
     if options.json {
         let mut told = to_json(&detection, &host);
-        told["limits"] = limits.map_or(serde_json::Value::Null, |limits| limits.to_json());
+        told["limits"] = limits.map_or(Value::Null, |limits| limits.to_json());
+        told["fences"] = fences.map_or(Value::Null, |fences| as_json(&fences));
         crate::say(&serde_json::to_string_pretty(&told)?);
     } else {
         crate::say(report(&detection, &host).trim_end());
         if let Some(limits) = limits {
             crate::say(&format!("\nLimits\n{}", limits.describe().trim_end()));
         }
+        if let Some(fences) = fences {
+            crate::say(&format!("\nWhat the kernel could refuse device nodes by\n{}", in_words(&fences)));
+        }
     }
     Ok(())
+}
+
+fn in_words(fences: &Means) -> String {
+    let line = |mechanism: Mechanism| match fences.of(mechanism) {
+        Ok(()) => format!("  {mechanism}: works"),
+        Err(why) => format!("  {mechanism}: {why}"),
+    };
+    Mechanism::ALL.map(line).join("\n")
+}
+
+fn as_json(fences: &Means) -> Value {
+    let told = Mechanism::ALL.into_iter().map(|mechanism| {
+        let why = fences.of(mechanism).as_ref().err().map(ToString::to_string);
+        (mechanism.to_string(), json!({"works": why.is_none(), "reason": why}))
+    });
+    Value::Object(told.collect())
 }

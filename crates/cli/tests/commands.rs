@@ -184,6 +184,7 @@ fn hardware_reads_recorded_machines() {
     let place = Place::new();
     let here = place.run(&["hardware"]);
     assert!(here.status.success() && said(&here).starts_with("Accelerators of "), "{}", errors(&here));
+    assert!(said(&here).contains("\n  cgroup v2: ") && said(&here).contains("\n  Landlock: "), "{}", said(&here));
     let missing = place.run(&["hardware", "--host-root=/nonexistent"]);
     assert_eq!(missing.status.code(), Some(1));
     let recorded = concat!("--host-root=", env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/hosts/gaudi2");
@@ -191,7 +192,11 @@ fn hardware_reads_recorded_machines() {
     let json: serde_json::Value =
         serde_json::from_str(&said(&output)).unwrap_or_else(|_| panic!("{}", errors(&output)));
     assert_eq!(json["accelerators"][0]["family"]["key"], "gaudi", "{json}");
-    assert!(said(&place.run(&["hardware", recorded])).contains("HPU: 8 x"), "the same in words");
+    let in_words = said(&place.run(&["hardware", recorded]));
+    assert!(
+        in_words.contains("HPU: 8 x") && !in_words.contains("Landlock"),
+        "a recorded machine has no kernel: {in_words}"
+    );
 }
 
 #[test]
