@@ -10,6 +10,7 @@ use bytes::Bytes;
 use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, PlacementGroupId};
 use oxiray_machine::{Effect, Key};
 use oxiray_wire::Message;
+use oxiray_wire::message::{ActorAnswer, Failure};
 use std::collections::BTreeSet;
 
 /// Which row.
@@ -190,6 +191,19 @@ impl Durable {
             *answer = answer.or_else(|| journal.outbox.find(|effect| undo.is_answered_by(*from, effect)));
         }
         Some(asked)
+    }
+
+    /// Whoever was to be told that an actor is there, which is taken back, is told why there is none: they may have looked it
+    /// up since it was made.
+    pub(crate) fn deny(&mut self, actor: ActorId, failure: &Failure) {
+        for effect in self.journal.iter_mut().flat_map(|journal| journal.outbox.held_mut()) {
+            if let Effect::Send { message: Message::ActorAnswer(said), .. } = effect
+                && said.actor == Some(actor)
+            {
+                let request = said.request;
+                **said = ActorAnswer { request, failure: Some(failure.clone()), ..ActorAnswer::default() };
+            }
+        }
     }
 
     /// This is said in place of an answer that is held back.

@@ -91,6 +91,11 @@ impl<E> Outbox<E> {
         self.held.get_mut(place).map(|(_, effect)| effect)
     }
 
+    /// All that is held.
+    pub(crate) fn held_mut(&mut self) -> impl Iterator<Item = &mut E> {
+        self.held.iter_mut().map(|(_, effect)| effect)
+    }
+
     /// The number of the first held effect that is such.
     pub(crate) fn find(&self, is_such: impl Fn(&E) -> bool) -> Option<u64> {
         self.held.iter().find(|(_, effect)| is_such(effect)).map(|(number, _)| *number)

@@ -59,6 +59,7 @@ impl HeadCore {
             }
             Undo::Actor { request, id } => {
                 self.end_actor(id, &format!("it was never made: {}.", failure.text));
+                self.durable.deny(id, &failure);
                 ActorAnswer { request, failure: Some(failure), ..ActorAnswer::default() }.into()
             }
             Undo::Submission { request, id } => self.unsubmit(request, &id, failure),

@@ -161,6 +161,21 @@ fn is_answered(world: &World, client: Key, asked: u64) -> bool {
 }
 
 #[test]
+fn whoever_looks_up_an_actor_that_is_taken_back_hears_that_there_is_none() {
+    let mut world = World::keeping(1, 0, Rows::new());
+    let (maker, other) = (world.driver(), world.driver());
+    world.disk_fault = Some(FULL.to_owned());
+    world.core.client_said(maker, named(1, 0).into());
+    let asked = ActorLookup { request: 9, name: "actor 1".into(), namespace: "space".into() };
+    world.core.client_said(other, asked.into());
+    world.settle();
+    for (client, request) in [(maker, 1), (other, 9)] {
+        let told = world.answer(client, request);
+        assert_eq!((told.actor, told.failure.map(|failure| failure.text)), (None, Some(FULL.to_owned())));
+    }
+}
+
+#[test]
 fn nobody_is_told_before_the_disk_is_done_and_what_comes_meanwhile_is_written_together() {
     let mut world = World::keeping(2, 0, Rows::new());
     let (one, other) = (world.driver(), world.driver());
