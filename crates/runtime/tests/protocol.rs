@@ -11,7 +11,8 @@ use oxiray_runtime::{
 };
 use oxiray_wire::message::{
     self, ActorCreate, ActorDied, ActorPlaced, ActorRestarting, Call, Content, Environment, Failure, FailureCode,
-    LeaseEnded, LeaseGranted, LeaseRefused, LostArgument, Notice, Published, Reply, Returned, Value,
+    HeadBack, LeaseEnded, LeaseGranted, LeaseRefused, LeaseRetire, LostArgument, Notice, Published, Reply, Returned,
+    Value,
 };
 use oxiray_wire::{Connection, Message, Received};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -346,6 +347,27 @@ fn a_stream_that_breaks_while_its_worker_lives_gets_a_verdict() {
         ..LeaseEnded::default()
     });
     assert_eq!(failure_of(&runtime, id).code, FailureCode::WorkerCrashed);
+}
+
+/// A lease that is asked back while its task runs may lose its worker like any other, also while the head is away.
+#[test]
+fn a_retiring_lease_whose_stream_breaks_is_not_claimed_of_the_next_head() {
+    let (runtime, mut daemon) = started();
+    let id = submit(&runtime, Work { retries: 0, ..work("f") });
+    let request = daemon.lease_request();
+    let mut worker = daemon.grant(request, 7);
+    worker.call();
+    daemon.say(LeaseRetire { lease: LeaseNumber(7) });
+    drop(worker);
+    while !matches!(daemon.next(), Message::LeaseKill(_)) {}
+    daemon.say(HeadBack { epoch: 2 });
+    let claimed = loop {
+        if let Message::ClientResume(told) = daemon.next() {
+            break told.leases;
+        }
+    };
+    assert_eq!(claimed, []);
+    assert_eq!(failure_of(&runtime, id).code, FailureCode::NodeDied);
 }
 
 /// Nothing has gone through such a stream, so that its worker lives and no retry is spent.

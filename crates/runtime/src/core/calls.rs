@@ -77,6 +77,16 @@ pub(crate) struct Queue {
     pub(crate) has_told_of_network: bool,
 }
 
+/// What may still become of a lease. Only an open one takes further tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LeasePhase {
+    Open,
+    /// It is returned when what runs on it is done.
+    Retiring,
+    /// Its worker exits, or its stream is over: the daemon says what became of it.
+    Ending,
+}
+
 #[derive(Debug)]
 pub(crate) struct Lease {
     pub(crate) queue: usize,
@@ -87,10 +97,7 @@ pub(crate) struct Lease {
     pub(crate) is_for_one: bool,
     pub(crate) codes: Codes,
     pub(crate) idle_since: Option<Instant>,
-    /// No task is to be added: the worker exits, or its stream is over and the verdict is awaited.
-    pub(crate) closing: bool,
-    /// To be returned when what runs on it is done.
-    pub(crate) retires: bool,
+    pub(crate) phase: LeasePhase,
     /// Why its stream was closed here.
     pub(crate) broken: Option<String>,
 }
@@ -152,7 +159,8 @@ impl Leases {
             Some(average) if !alone => ((AHEAD_US / average.max(1.0)) as usize).clamp(1, DEPTH_LIMIT),
             _ => 1,
         };
-        let candidates = queue.leases.iter().map(|id| (*id, &self.granted[id])).filter(|(_, lease)| !lease.closing);
+        let candidates =
+            queue.leases.iter().map(|id| (*id, &self.granted[id])).filter(|(_, lease)| lease.phase == LeasePhase::Open);
         let (id, lease) = candidates.min_by_key(|(_, lease)| lease.under_way.len())?;
         // SUBMIT-3: nothing joins what runs alone.
         let is_taken = lease.is_for_one && !lease.under_way.is_empty();

@@ -1,6 +1,6 @@
 //! Workers that were leased: granted, idle, returned, lost.
 
-use crate::core::calls::{IDLE_LIMIT, Lease, Task, amounts};
+use crate::core::calls::{IDLE_LIMIT, Lease, LeasePhase, Task, amounts};
 use crate::core::client::Client;
 use crate::core::code::Codes;
 use crate::core::io::{DAEMON, Io, Role};
@@ -64,8 +64,7 @@ impl<I: Io> Client<I> {
             is_for_one: false,
             codes: Codes::default(),
             idle_since: None,
-            closing: false,
-            retires: false,
+            phase: LeasePhase::Open,
             broken: None,
         };
         self.leases.granted.insert(granted.lease, lease);
@@ -92,7 +91,7 @@ impl<I: Io> Client<I> {
     pub(crate) fn lease_silent(&mut self, id: LeaseNumber) {
         self.leases.set_idle(id, None);
         if let Some(lease) = self.leases.granted.get_mut(&id) {
-            lease.closing = true;
+            lease.phase = LeasePhase::Ending;
             self.io.send_now(DAEMON, &LeaseKill { lease: id });
         }
     }
@@ -159,8 +158,9 @@ impl<I: Io> Client<I> {
 
     /// The lease's machine is being emptied: nothing more is begun on it.
     pub(crate) fn retire_lease(&mut self, id: LeaseNumber) {
-        let Some(lease) = self.leases.granted.get_mut(&id) else { return };
-        (lease.closing, lease.retires) = (true, true);
+        let is_open = |lease: &&mut Lease| lease.phase == LeasePhase::Open;
+        let Some(lease) = self.leases.granted.get_mut(&id).filter(is_open) else { return };
+        lease.phase = LeasePhase::Retiring;
         let queue = lease.queue;
         self.leases.set_idle(id, None);
         self.rest_lease(id);
@@ -170,10 +170,10 @@ impl<I: Io> Client<I> {
     /// Something on the lease is done: where nothing is left, it waits for more, or is returned.
     pub(crate) fn rest_lease(&mut self, id: LeaseNumber) {
         let Some(lease) = self.leases.granted.get(&id).filter(|lease| lease.under_way.is_empty()) else { return };
-        if lease.retires {
-            self.return_lease(id);
-        } else if !lease.closing {
-            self.leases.set_idle(id, Some(self.now));
+        match lease.phase {
+            LeasePhase::Open => self.leases.set_idle(id, Some(self.now)),
+            LeasePhase::Retiring => self.return_lease(id),
+            LeasePhase::Ending => {}
         }
     }
 

@@ -4,7 +4,7 @@
 //! one. What other processes had on their way here meanwhile is told apart by the mark on each stream:
 //! RESUMING-1 and RESUMING-2 stand in `peers.rs`.
 
-use crate::core::calls::Lease;
+use crate::core::calls::{Lease, LeasePhase};
 use crate::core::client::Client;
 use crate::core::io::{DAEMON, Io};
 use crate::core::objects::inner_ids;
@@ -49,7 +49,7 @@ impl<I: Io> Client<I> {
         self.peers.begin_epoch(epoch);
         // The next head says it again where it is still so.
         self.daemon.draining = None;
-        let is_broken = |lease: &Lease| lease.closing && !lease.retires;
+        let is_broken = |lease: &Lease| lease.phase == LeasePhase::Ending;
         let (broken, leases): (Vec<_>, Vec<_>) = self.leases.granted.iter().partition(|(_, lease)| is_broken(lease));
         let leases = leases.into_iter().map(|(id, lease)| (*id, lease.worker));
         let leases = leases.map(|(lease, worker)| LeaseHeld { lease, worker }).collect();

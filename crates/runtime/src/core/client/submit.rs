@@ -9,7 +9,7 @@
 //! - SUBMIT-2: every task ends with all its results resolved, once.
 //! - SUBMIT-3: a worker that may exit after its task gets no second one before that task's reply.
 
-use crate::core::calls::{Target, Task};
+use crate::core::calls::{LeasePhase, Target, Task};
 use crate::core::client::Client;
 use crate::core::io::{DAEMON, Io, Token};
 use crate::core::objects::is_error;
@@ -309,7 +309,7 @@ impl<I: Io> Client<I> {
         if (retiring || is_last)
             && let Some(lease) = self.leases.granted.get_mut(&id)
         {
-            lease.closing = true;
+            lease.phase = LeasePhase::Ending;
         }
         if self.calls.tasks.get(&task).is_some_and(|task| !task.cancelled) {
             let run_us = reply.run_us as f32;
