@@ -6,8 +6,8 @@
 //! - RESUME-1: until everybody who is awaited has told what there is or is given up, nothing is deleted for want of
 //!   holders, and nobody is called dead who may still come.
 //! - RESUME-2: whoever was given up is not taken back: a node ends its work before that, and joins as another.
-//! - RESUME-3: a worker that nobody claims, an actor that nobody knows, and whoever runs within a group that is removed,
-//!   is killed.
+//! - RESUME-3: a worker that nobody claims, an actor that nobody knows, whoever lives only for a job that is over, and
+//!   whoever runs within a group that is removed, is killed.
 
 use super::HeadCore;
 use super::validation::ProtocolError;
@@ -140,7 +140,7 @@ impl HeadCore {
             self.kill_worker(key);
         } else if let Some(actor) = told.actor {
             self.resume_actor(key, actor, told.is_ready);
-        } else if !self.jobs.details.contains_key(&job) {
+        } else if self.jobs.is_ending(job) && !self.workers.outlives_its_job(key) {
             self.kill_worker(key);
         }
         Ok(())

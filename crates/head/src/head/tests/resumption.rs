@@ -125,6 +125,11 @@ impl Away {
 
     /// The head is killed, and another begins with what was written down: the jobs, and who is awaited.
     fn restart(&mut self) {
+        self.restart_with(&[self.identity.1]);
+    }
+
+    /// The same, where only those of its jobs are not over.
+    fn restart_with(&mut self, under_way: &[JobId]) {
         self.epoch += 1;
         let mut head = World::new(0, 0);
         head.core.begin_epoch(self.epoch);
@@ -132,7 +137,10 @@ impl Away {
         head.core.as_head_mut().jobs.known.learn(job, driver, 1, "space");
         let driver_key = head.core.new_key();
         let told = Driver { interpreter: "python".into(), ..Driver::default() };
-        head.core.as_head_mut().jobs.details.insert(job, JobDetail::new(driver_key, driver, told));
+        let is_over = !under_way.contains(&job);
+        let mut detail = JobDetail::new(driver_key, driver, told);
+        detail.is_over = is_over;
+        head.core.as_head_mut().jobs.details.insert(job, detail);
         let node = self.member.core.node().plan().node;
         head.core.as_head_mut().begin_resumption(BTreeMap::from([(node, Instant::now() + LIMIT)]));
         self.head = head;
@@ -425,6 +433,22 @@ fn a_driver_that_does_not_come_back_takes_its_job_along() {
     let who = Returning { worker: away.identity.0, job: away.identity.1, epoch: 1 };
     let refused = away.head.core.resume_driver(away.driver, Driver::default(), &who).expect_err("it is too late");
     assert!(refused.contains("its job is over"), "{refused}");
+}
+
+/// Its driver ended just before the head did, which had written that down and not yet told the node.
+#[test]
+fn an_idle_worker_of_a_job_that_is_over_is_killed() {
+    let mut away = Away::new(1);
+    away.lease(1);
+    let lease = away.counts.leases.pop().expect("it was just granted").lease;
+    away.head.say(away.driver, LeaseReturn { lease, retiring: false });
+    away.carry();
+    away.restart_with(&[]);
+    away.member_returns();
+    away.workers_return();
+    assert!(away.is_everybody_back());
+    assert_eq!(away.head.core.leftovers(), []);
+    assert_eq!(away.member.core.leftovers(), []);
 }
 
 #[test]
