@@ -119,7 +119,7 @@ impl<C> Actor<C> {
 /// An actor's process died, and there will be another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Lost {
-    /// Whether its constructor had not returned, so that no call of it was begun.
+    /// Whether nobody has said that its constructor had returned.
     pub began_nothing: bool,
     /// Who is to be told.
     pub clients: Vec<WorkerId>,

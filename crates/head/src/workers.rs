@@ -55,8 +55,16 @@ pub(crate) struct End {
     pub(crate) lingers: bool,
     /// The actor ends with it, whatever restarts are left.
     pub(crate) is_for_good: bool,
-    /// It ended with its node, which was emptied: its actor's restart is not counted.
-    pub(crate) is_moved: bool,
+    /// It ended with its node, and what it had said last may not have come.
+    pub(crate) with_node: Option<NodeEnd>,
+}
+
+/// How a node ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NodeEnd {
+    /// It was emptied before: restarts of its actors are not counted.
+    Drained,
+    Lost,
 }
 
 impl Worker {

@@ -6,7 +6,7 @@ use crate::clock::Alarm;
 use crate::fairness::Holder;
 use crate::journal::Row;
 use crate::members::view_of;
-use crate::workers::Duty;
+use crate::workers::{Duty, NodeEnd};
 use oxiray_machine::{Effect, Key};
 use oxiray_wire::message::{NodeJoin, Notice};
 use std::time::Duration;
@@ -72,7 +72,7 @@ impl HeadCore {
         let was_drained = self.members.is_dismissed(key);
         for worker in member.workers.values() {
             if let Some(worker) = self.workers.by_key.get_mut(worker) {
-                worker.end.is_moved = was_drained;
+                worker.end.with_node = Some(if was_drained { NodeEnd::Drained } else { NodeEnd::Lost });
             }
             if let Some(Duty::Leased(lease)) = self.workers.by_key.get(worker).map(|worker| worker.duty) {
                 self.lease_lost(lease, &text, was_drained);

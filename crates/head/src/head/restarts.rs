@@ -8,7 +8,7 @@ use crate::actors::{Actor, ActorState};
 use crate::clock::Alarm;
 use crate::failures::death;
 use crate::journal::Row;
-use crate::workers::Duty;
+use crate::workers::{Duty, NodeEnd};
 use oxiray_ids::ActorId;
 use oxiray_machine::Key;
 use oxiray_wire::message::{ActorKill, ActorRestarting, ArgumentLost, FailureCode};
@@ -22,7 +22,8 @@ impl HeadCore {
     pub(super) fn actor_lost(&mut self, worker: Key, id: ActorId, last_words: Option<String>, text: &str) {
         let Some(found) = self.workers.by_key.get(&worker) else { return };
         let (worker_id, is_final) = (found.id, found.end.is_for_good);
-        let was_drained = found.end.is_moved || self.members.dies_of_drain(worker);
+        let was_drained = found.end.with_node == Some(NodeEnd::Drained) || self.members.dies_of_drain(worker);
+        let is_unheard = found.end.with_node.is_some();
         let is_counted = !was_drained && !self.members.is_draining(worker);
         if self.actors.known.get(id).and_then(Actor::worker) != Some(worker_id) {
             return;
@@ -38,7 +39,9 @@ impl HeadCore {
         self.durable.touch(Row::Actor(id));
         let text = last_words.unwrap_or_else(|| format!("{text}."));
         let failure = FailureCode::ActorUnavailable.because(text);
-        let (actor, began_nothing) = (id, lost.began_nothing);
+        // Calls go to the first process before its constructor has returned, and a node that is lost may not have said
+        // that it did.
+        let (actor, began_nothing) = (id, lost.began_nothing && !is_unheard);
         let said = ActorRestarting { actor, failure: Some(failure), began_nothing, was_drained };
         for client in lost.clients {
             self.tell(client, said.clone());

@@ -1,12 +1,12 @@
 //! A head and a member whose messages arrive when a test says so.
 
-use super::{CPU, World, request};
+use super::{CPU, World, actor, request};
 use crate::Core;
 use oxiray_ids::{LeaseRequestNumber, NodeId};
 use oxiray_machine::Key;
 use oxiray_resources::{Demand, Quantity, ResourceName};
 use oxiray_wire::Message;
-use oxiray_wire::message::{LeaseCancel, LeaseReturn};
+use oxiray_wire::message::{ActorCreate, LeaseCancel, LeaseReturn};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -173,6 +173,27 @@ fn with_a_member_end_its_leases_and_its_orders_are_queued_again() {
     pair.head.pass(WAIT);
     let refusal = pair.head.refusal(driver, 2);
     assert!(refusal.contains("A machine that could died, and no other has come for 30 s"), "{refusal}");
+}
+
+/// Calls go to an actor's first process before its constructor returns, and that it did may be on its way for ever.
+#[test]
+fn of_an_actor_whose_node_is_lost_nobody_says_that_it_had_begun_nothing() {
+    for is_lost in [true, false] {
+        let mut pair = Pair::new(0, 1);
+        let driver = pair.head.driver();
+        pair.head.say(driver, ActorCreate { max_restarts: -1, ..actor(1, &[CPU], &[CPU]) });
+        pair.exchange();
+        let process = pair.head.process_of(1).expect("the member has made it");
+        if is_lost {
+            pair.head.core.member_gone(pair.stream);
+            pair.head.settle();
+        } else {
+            let (_, number) = pair.head.core.route(process).expect("it is the member's");
+            pair.member.bury(number.0, "killed by signal 9 (SIGKILL)");
+            pair.exchange();
+        }
+        assert_eq!(pair.head.restarts(driver, 1), [!is_lost]);
+    }
 }
 
 #[test]
