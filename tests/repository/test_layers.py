@@ -22,6 +22,7 @@ LAYERS = [
     {"wire", "network", "store", "journal", "accelerators", "scheduler", "processes", "fence", "kubernetes", "values", "macros"},
     {"resources", "ids", "records", "threads", "fields"},
     {"families"},
+    {"workspace-hack"},
 ]
 BESIDE: set[tuple[str, str]] = set()
 # Crates that only tests use: any crate may name them as a dev-dependency, none as a dependency.

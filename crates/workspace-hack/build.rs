@@ -1,0 +1,3 @@
+//! Cargo resolves the features of build dependencies only where there is a build script.
+
+fn main() {}
