@@ -33,6 +33,7 @@ _HIDDEN: dict[str, tuple[type, ...]] = {
     "_plasma_directory": (str,),
     "object_spilling_directory": (str, os.PathLike),
     "_node_ip_address": (str,),
+    "device_isolation": (str,),
     "_driver_object_store_memory": (int,),
     "_memory": (int, float),
     "_redis_username": (str,),
@@ -81,6 +82,7 @@ class InitOptions:
     node_ip_address: str | None = None
     temp_dir: str | None = None
     object_spilling_directory: str | None = None
+    device_isolation: str | None = None
     system_config: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -121,6 +123,9 @@ DOCUMENTATION = """Connects to a cluster, or starts a private one on this machin
     _temp_dir: str or None. The folder of a new cluster's sessions; by default OXIRAY_TMPDIR, RAY_TMPDIR, else /tmp.
     object_spilling_directory: str or None. Where a new cluster writes objects that memory has no room for; by default its
         session's folder.
+    device_isolation: "variable", "fence", "require" or None. How far a new cluster keeps devices from those that they were
+        not granted to: by variables, by the kernel where that is possible, or by the kernel in any case; by default
+        OXIRAY_DEVICE_ISOLATION, else "variable". An option of Oxiray's own.
     _node_name: str or None. The name of a new cluster's node; by default its address.
     _node_ip_address: str or None. Of several nodes on this machine, the one to connect to; by default the first.
     _system_config: dict or None. Switches of a new cluster: lineage_pinning_enabled (bool, True),
@@ -204,6 +209,7 @@ def init_options(
         node_ip_address=hidden.get("_node_ip_address"),
         temp_dir=_path(hidden.get("_temp_dir")),
         object_spilling_directory=_path(hidden.get("object_spilling_directory")),
+        device_isolation=hidden.get("device_isolation"),
         system_config=_system_config(hidden),
     )
 

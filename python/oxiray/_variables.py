@@ -77,6 +77,11 @@ SETTINGS: dict[str, tuple[Variable, ...]] = {
             "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "1: work that asks for no device sees none (`CUDA_VISIBLE_DEVICES=`)", "0"
         ),
         Variable("RAY_EXPERIMENTAL_NOSET_[...]", "1: the variable of that name is left as it is on workers", "0"),
+        Variable(
+            "OXIRAY_DEVICE_ISOLATION",
+            "how far devices are kept from those that they were not granted to: variable, fence or require",
+            "variable",
+        ),
         Variable("OXIRAY_NVML_LIBRARY", "the NVML library that is asked about NVIDIA's devices", "the system's"),
         Variable("RAY_NODE_MARKET_TYPE", "a node's label `ray.io/market-type`", "no label"),
         Variable("RAY_NODE_TYPE_NAME", "a node's label `ray.io/node-group`", "no label"),
@@ -142,6 +147,7 @@ INTERNAL: tuple[Variable, ...] = (
     Variable("OXIRAY_TEMPLATE_PRELOAD_REFUSED", "why it did not"),
     Variable("OXIRAY_WORKER_OF", "what a worker that is a Rust program serves"),
     Variable("OXIRAY_WORKER_GROUPS", "the control groups that it enters at its start"),
+    Variable("OXIRAY_WORKER_FENCES", "those of them that keep it from devices, without which it does not begin"),
     Variable("OXIRAY_HOST_ROOT", "the folder of a recorded machine that is read in place of this one"),
     Variable("OXIRAY_NVML_FIXTURE", "the file that the NVML-compatible library of tests answers from"),
 )

@@ -312,6 +312,7 @@ def _config(address: str | None, given: dict[str, Any]) -> tuple[dict[str, Any],
         "labels": labels,
         "object_store_memory": int(given.pop("object_store_memory")),
         "spill_directory": given.pop("object_spilling_directory", None),
+        "device_isolation": given.pop("device_isolation", None),
         "node_name": given.pop("node_name", None),
         "node_ip_address": given.pop("node_ip_address", None),
     }
@@ -330,6 +331,6 @@ def _config(address: str | None, given: dict[str, Any]) -> tuple[dict[str, Any],
     if unknown:
         raise ValueError(
             f"add_node() got {', '.join(unknown)}, which it does not know; it takes num_cpus, num_gpus, memory, resources, "
-            "labels, object_store_memory, object_spilling_directory, temp_dir, node_name, node_ip_address and env_vars"
+            "labels, object_store_memory, object_spilling_directory, device_isolation, temp_dir, node_name, node_ip_address and env_vars"
         )
     return config, variables

@@ -421,6 +421,11 @@ class RuntimeEnvSetupError(RayError):
         super().__init__(f"Failed to set up runtime environment.\n{error_message or ''}".rstrip())
 
 
+class DeviceIsolationError(RaySystemError):
+    """What was to run cannot be kept from devices that it was not granted, on a node that was started with
+    `--device-isolation=require`. Not an error of Ray's, which has no such isolation."""
+
+
 class TaskPlacementGroupRemoved(RayError):
     """The placement group the task was to run in was removed."""
 

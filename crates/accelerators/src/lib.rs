@@ -21,9 +21,11 @@ mod worker;
 pub use detect::{Detection, detect};
 pub use device_processes::{DeviceProcesses, DeviceUse};
 pub use host::{HOST_ROOT_VARIABLE, Host, HostError, NVML_LIBRARY_VARIABLE};
-pub use offer::{DeviceOffer, GPU_FAMILY_VARIABLE, OVERRIDE_VARIABLE, Offer, OfferError, gpu_family, offer};
+pub use offer::{
+    DeviceOffer, GPU_FAMILY_VARIABLE, OVERRIDE_VARIABLE, Offer, OfferError, SlotDevice, gpu_family, offer,
+};
 pub use oxiray_families::{
     Changes, Detected, Device, DeviceNode, Family, HostFacts, Lookup, NodeNumber, Preset, Usage,
 };
 pub use report::{report, to_json};
-pub use worker::{WorkerEnvironment, environment, visible_ids};
+pub use worker::{WorkerEnvironment, chooses_devices, environment, hides_devices, visible_ids};

@@ -6,7 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use oxiray_families::{Detected, Family, GPU, Lookup, Preset, device_resource, families_of, families_on_node};
+use oxiray_families::{
+    Detected, Device, DeviceNode, Family, GPU, Lookup, Preset, device_resource, families_of, families_on_node,
+};
 use oxiray_resources::DEVICES_MAX;
 use serde::Serialize;
 
@@ -32,6 +34,9 @@ pub struct Offer {
     pub labels: BTreeMap<String, String>,
     /// The vendor that `GPU` stands for on this node, even where it offers none.
     pub gpu_family: &'static Family,
+    /// The device nodes of every accelerator that the machine has, offered or not.
+    #[serde(skip)]
+    pub device_nodes: Vec<DeviceNode>,
     /// What the user should know about how the environment was read.
     pub warnings: Vec<String>,
 }
@@ -47,6 +52,18 @@ pub struct DeviceOffer {
     pub detected: usize,
     /// The list in the node's environment that the slots stand for, if there is one.
     pub preset: Option<Preset>,
+    /// The device that each slot stands for; nothing where that is not known.
+    #[serde(skip)]
+    pub slots: Vec<Option<SlotDevice>>,
+}
+
+/// The device that a slot stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlotDevice {
+    /// Its position among the family's devices of the machine.
+    pub index: usize,
+    /// The device nodes that are its own.
+    pub nodes: Vec<DeviceNode>,
 }
 
 /// Why a node cannot offer what it is asked to.
@@ -167,6 +184,7 @@ pub fn offer(
         scalars: BTreeMap::new(),
         labels: BTreeMap::new(),
         gpu_family,
+        device_nodes: own_nodes(detection),
         warnings: Vec::new(),
     };
     for family in families_on_node(gpu_family) {
@@ -181,10 +199,41 @@ pub fn offer(
         note_preset(&mut offer.warnings, family, found, preset.as_ref());
         let declared = family.declared.filter(|_| detected.is_none()).map(|declared| declared(environment, count));
         describe(&mut offer, family, detected.or(declared.as_ref()));
-        offer.devices.push(DeviceOffer { family, count, detected: found, preset });
+        let devices = detected.map_or(&[][..], |detected| &detected.devices);
+        let slots = (0..count).map(|slot| device_of(devices, preset.as_ref(), slot)).collect();
+        offer.devices.push(DeviceOffer { family, count, detected: found, preset, slots });
     }
     offer.scalars.extend(wanted);
     Ok(offer)
+}
+
+/// The nodes of all devices, each once: some devices are parts of one board.
+fn own_nodes(detection: &Detection) -> Vec<DeviceNode> {
+    let mut found: Vec<DeviceNode> = Vec::new();
+    for node in detection.families.iter().flat_map(|detected| &detected.devices).flat_map(|device| &device.nodes) {
+        if !found.contains(node) {
+            found.push(node.clone());
+        }
+    }
+    found
+}
+
+/// The device that a slot stands for: the one at its place in the list, by its number or its id, or without a list the one
+/// of its number.
+fn device_of(devices: &[Device], preset: Option<&Preset>, slot: usize) -> Option<SlotDevice> {
+    let device = match preset {
+        None => devices.get(slot),
+        Some(preset) => preset.ids.get(slot).and_then(|id| {
+            let id = id.trim();
+            let by_number = || devices.get(id.parse::<usize>().ok()?);
+            // The vendors' libraries take the beginning of an id for the id where only one device has it.
+            let mut named =
+                devices.iter().filter(|device| device.uuid.as_deref().is_some_and(|own| own.starts_with(id)));
+            let by_id = || named.next().filter(|_| named.next().is_none());
+            by_number().or_else(by_id)
+        }),
+    };
+    device.map(|device| SlotDevice { index: device.index, nodes: device.nodes.clone() })
 }
 
 /// The vendor that `GPU` stands for: the one that `OXIRAY_GPU_FAMILY` names, else the first that the machine has, else the

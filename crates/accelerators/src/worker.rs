@@ -5,10 +5,13 @@
 //! 2. `WORKER-2`: where the worker's own `runtime_env` sets one of the variables, that list replaces the node's: slots
 //!    are positions in it, and where no slot is, the whole list is meant.
 //! 3. `WORKER-3`: an opt-out (`RAY_EXPERIMENTAL_NOSET_…`) governs all variables of its family, and no ids.
+//! 4. `WORKER-4`: within a fence, a library that counts only what it can open is told the numbers of that count; the ids
+//!    that a program is told stay the node's.
 
-use oxiray_families::{Assignment, Changes, Family, Lookup, Preset, families_on_node, is_on};
+use oxiray_families::{Assignment, Changes, Family, Lookup, Preset, Visibility, families_on_node, is_on};
 
-use crate::offer::Offer;
+use crate::offer::{DeviceOffer, Offer};
+use std::collections::BTreeSet;
 
 const OVERRIDE_ON_ZERO: &str = "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO";
 
@@ -19,6 +22,8 @@ pub struct WorkerEnvironment<'a> {
     pub node: Lookup<'a>,
     /// The variables that the job's or task's `runtime_env` sets for this worker.
     pub own: Lookup<'a>,
+    /// Per resource the slots of all devices that a fence lets the worker open, where there is a fence.
+    pub realm: &'a [(&'a str, Vec<u32>)],
 }
 
 impl WorkerEnvironment<'_> {
@@ -28,6 +33,20 @@ impl WorkerEnvironment<'_> {
             None => is_on(self.node, flag),
         }
     }
+}
+
+/// What in a worker's environment chooses devices past what it is granted, so that a fence would shut it out of them: a
+/// variable of its own that lists devices, or one that asks for no list.
+pub fn chooses_devices(offer: &Offer, resource: &str, worker: WorkerEnvironment<'_>) -> Option<&'static str> {
+    let family = families_on_node(offer.gpu_family).find(|family| family.resource.name == resource)?;
+    let Visibility { variables, opt_outs, .. } = &family.visibility;
+    let opt_out = opt_outs.iter().find(|flag| worker.is_on(flag));
+    opt_out.or_else(|| variables.iter().find(|variable| (worker.own)(variable).is_some())).copied()
+}
+
+/// Whether a worker without devices is to see none (`RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO`).
+pub fn hides_devices(worker: WorkerEnvironment<'_>) -> bool {
+    worker.is_on(OVERRIDE_ON_ZERO)
 }
 
 /// The variables to set and to remove in a worker, before any of its program runs. `granted` holds, per resource, the
@@ -72,6 +91,17 @@ fn ids(offer: &Offer, family: &Family, slots: &[u32], worker: WorkerEnvironment<
 }
 
 fn shown(offer: &Offer, family: &Family, slots: &[u32], worker: WorkerEnvironment<'_>) -> Changes {
+    let offered = offer.of(family.resource.name);
+    if let Some(ordinals) = offered.and_then(|offered| ordinals(offered, slots, worker)) {
+        let detected = offered.map_or(0, |offered| offered.detected);
+        let unset = |name: &&(&str, &str)| (worker.own)(name.0).or_else(|| (worker.node)(name.0)).is_none();
+        let settings = family.fencing.settings.iter().filter(unset);
+        let settings = settings.map(|(name, value)| ((*name).to_owned(), Some((*value).to_owned())));
+        return (family.visibility.show)(&Assignment { ids: &ordinals, detected })
+            .into_iter()
+            .chain(settings)
+            .collect();
+    }
     let (ids, _) = ids(offer, family, slots, worker);
     if family.visibility.variables.len() > 1 && (family.visibility.preset)(worker.own).is_some_and(|own| own.ids == ids)
     {
@@ -79,6 +109,17 @@ fn shown(offer: &Offer, family: &Family, slots: &[u32], worker: WorkerEnvironmen
     }
     let detected = offer.of(family.resource.name).map_or(0, |offered| offered.detected);
     (family.visibility.show)(&Assignment { ids: &ids, detected })
+}
+
+/// WORKER-4: the numbers of the slots' devices among those that the worker can open, where its library counts those only.
+fn ordinals(offered: &DeviceOffer, slots: &[u32], worker: WorkerEnvironment<'_>) -> Option<Vec<String>> {
+    let (_, realm) = worker.realm.iter().find(|(resource, _)| *resource == offered.resource())?;
+    let device = |slot: &u32| Some(offered.slots.get(*slot as usize)?.as_ref()?.index);
+    // The library counts in the order of the machine's devices, whatever that of the slots.
+    let open: BTreeSet<usize> = realm.iter().filter_map(device).collect();
+    let ordinal = |slot: &u32| device(slot).and_then(|device| open.iter().position(|one| *one == device));
+    let own = ascending(slots).iter().map(ordinal).collect::<Option<Vec<usize>>>()?;
+    offered.family.fencing.renumbers.then(|| own.iter().map(usize::to_string).collect())
 }
 
 // A list that is granted whole stays as the user wrote it; the vendor's other filter, inherited or written, would cut it.

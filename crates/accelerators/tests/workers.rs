@@ -24,7 +24,7 @@ fn offered(machine: &str, node: Variables<'_>, requested: &[(&str, f64)]) -> Off
 /// `NAME=value` per variable that is set and `-NAME` per one that is removed.
 fn shown(offer: &Offer, granted: &[(&str, &[u32])], node: Variables<'_>, own: Variables<'_>) -> String {
     let granted: Vec<(&str, Vec<u32>)> = granted.iter().map(|(resource, slots)| (*resource, slots.to_vec())).collect();
-    let worker = WorkerEnvironment { node: &lookup(node), own: &lookup(own) };
+    let worker = WorkerEnvironment { node: &lookup(node), own: &lookup(own), realm: &[] };
     let mut text = String::new();
     for (name, value) in environment(offer, &granted, worker) {
         match value {
@@ -49,7 +49,7 @@ fn the_variables_of_all_seven_families_on_logical_devices() {
     for (node, resource, expected) in cases {
         let offer = offered("plain", node, &[(resource, 2.0)]);
         assert_eq!(shown(&offer, &[(resource, &[1])], node, &[]), *expected);
-        let worker = WorkerEnvironment { node: &lookup(node), own: &|_| None };
+        let worker = WorkerEnvironment { node: &lookup(node), own: &|_| None, realm: &[] };
         assert_eq!(visible_ids(&offer, resource, &[1], worker), (vec!["1".to_owned()], false));
     }
 }
@@ -65,7 +65,7 @@ fn slots_stand_for_the_entries_of_a_list() {
     let node = &[("CUDA_VISIBLE_DEVICES", "q0, w1,MIG-e2")];
     let offer = offered("plain", node, &[("GPU", 3.0)]);
     assert_eq!(shown(&offer, &[("GPU", &[2, 1])], node, &[]), "CUDA_VISIBLE_DEVICES= w1,MIG-e2");
-    let worker = WorkerEnvironment { node: &lookup(node), own: &|_| None };
+    let worker = WorkerEnvironment { node: &lookup(node), own: &|_| None, realm: &[] };
     let (ids, preset) = visible_ids(&offer, "GPU", &[2, 0], worker);
     assert_eq!((ids, preset), (vec!["q0".to_owned(), "MIG-e2".to_owned()], true));
 }
@@ -124,7 +124,7 @@ fn a_worker_without_devices_keeps_its_variables() {
     let offer = offered("plain", node, &[("GPU", 2.0)]);
     assert_eq!(shown(&offer, &[], node, &[]), "");
     assert_eq!(shown(&offer, &[("GPU", &[])], node, &[]), "");
-    let worker = WorkerEnvironment { node: &lookup(node), own: &|_| None };
+    let worker = WorkerEnvironment { node: &lookup(node), own: &|_| None, realm: &[] };
     assert_eq!(visible_ids(&offer, "GPU", &[], worker), (vec![], false));
 }
 
@@ -162,7 +162,7 @@ fn an_opt_out_leaves_the_variables_and_keeps_the_ids() {
         assert_eq!(shown(&offer, granted, &[], &[(flag, "true")]), "", "{flag} for one task");
         assert_ne!(shown(&offer, granted, &[(flag, "0")], &[]), "", "{flag} that is off");
         let on = &[(*flag, "1")];
-        let worker = WorkerEnvironment { node: &lookup(on), own: &|_| None };
+        let worker = WorkerEnvironment { node: &lookup(on), own: &|_| None, realm: &[] };
         assert_eq!(visible_ids(&offer, resource, &[1], worker).0, ["1"], "{flag}");
     }
 }
@@ -172,7 +172,7 @@ fn a_workers_own_list_replaces_the_nodes() {
     let offer = offered("plain", &[], &[("GPU", 4.0)]);
     let own: Variables<'_> = &[("CUDA_VISIBLE_DEVICES", "7")];
     let told = |slots: &[u32], own: Variables<'_>| {
-        let worker = WorkerEnvironment { node: &|_| None, own: &lookup(own) };
+        let worker = WorkerEnvironment { node: &|_| None, own: &lookup(own), realm: &[] };
         visible_ids(&offer, "GPU", slots, worker)
     };
     assert_eq!(told(&[0], own), (vec!["7".to_owned()], true));

@@ -162,6 +162,10 @@ pub(crate) struct StartOptions {
     /// Bytes of the object store.
     #[arg(long)]
     pub(crate) object_store_memory: Option<u64>,
+    /// How far devices are kept from those that they were not granted to: `variable` tells each process its devices, `fence`
+    /// has the kernel refuse it others where that is possible, `require` refuses to start or to run what cannot be fenced.
+    #[arg(long, value_name = "variable|fence|require")]
+    pub(crate) device_isolation: Option<String>,
     /// The machine's address.
     #[arg(long)]
     pub(crate) node_ip_address: Option<String>,

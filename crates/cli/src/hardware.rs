@@ -27,7 +27,7 @@ pub(crate) fn run(options: &HardwareOptions) -> anyhow::Result<()> {
             crate::say(&format!("\nLimits\n{}", limits.describe().trim_end()));
         }
         if let Some(fences) = fences {
-            crate::say(&format!("\nWhat the kernel could refuse device nodes by\n{}", in_words(&fences)));
+            crate::say(&format!("\nWhat the kernel can refuse device nodes by\n{}", in_words(&fences)));
         }
     }
     Ok(())

@@ -89,6 +89,7 @@ fn config(options: &StartOptions) -> anyhow::Result<Config> {
         spill_directory: options.object_spilling_directory.clone(),
         node_name: options.node_name.clone(),
         node_ip_address: options.node_ip_address.clone(),
+        device_isolation: options.device_isolation.clone(),
     };
     let head = HeadConfig {
         listen: listen(options)?,

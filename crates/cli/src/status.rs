@@ -6,8 +6,8 @@ use crate::visit::{self, ANSWER_LIMIT};
 use oxiray_visitor::json;
 use oxiray_wire::message::{ClusterQuery, DeviceUse};
 use oxiray_wire::state::{
-    ActorPhase, AutoscalerState, ClusterState, DeviceRow, GroupRow, GroupState, NodeRow, ReplicaLimits, Slots,
-    WorkerDuty,
+    ActorPhase, AutoscalerState, ClusterState, DeviceIsolation, DeviceRow, DeviceTier, GroupRow, GroupState, NodeRow,
+    ReplicaLimits, Slots, WorkerDuty,
 };
 use std::fmt::Write as _;
 
@@ -124,9 +124,23 @@ fn draw_devices(text: &mut String, devices: &[DeviceRow]) {
         let state = device.reason.as_ref().map_or_else(String::new, |reason| format!("  out of service: {reason}"));
         writeln!(text, "  {} {}{visible} [{bar}]{used}{logical}{state}", device.resource, device.slot).expect(EXPECT);
         for holder in &device.holders {
-            writeln!(text, "      {} of it: {} (pid {})", holder.share, holder.name, holder.pid).expect(EXPECT);
+            let isolation = holder.isolation.as_ref().map_or_else(String::new, isolated);
+            writeln!(text, "      {} of it: {} (pid {}){isolation}", holder.share, holder.name, holder.pid)
+                .expect(EXPECT);
         }
     }
+}
+
+/// What keeps a process from other devices.
+fn isolated(isolation: &DeviceIsolation) -> String {
+    let by = match isolation.tier {
+        DeviceTier::Variable => "by variables alone",
+        DeviceTier::Landlock => "by the kernel (Landlock)",
+        DeviceTier::Cgroup1 => "by the kernel (cgroup v1)",
+        DeviceTier::Cgroup => "by the kernel (cgroup v2)",
+    };
+    let reason = if isolation.reason.is_empty() { String::new() } else { format!(": {}", isolation.reason) };
+    format!(", kept from others {by}{reason}")
 }
 
 fn in_words(used: &DeviceUse) -> String {

@@ -19,6 +19,8 @@ pub struct WorkerWanted {
     pub request: u64,
     /// The files by which it enters its control groups.
     pub groups: Vec<String>,
+    /// Those without which it is not to begin.
+    pub fences: Vec<String>,
     /// Its stream to the daemon, its standard output and its standard error.
     pub descriptors: [OwnedFd; 3],
 }
@@ -64,11 +66,11 @@ impl TemplateService {
                 break;
             }
             while let Some(Received { message, descriptors }) = self.asked.pop_front() {
-                let Ok(DaemonToTemplate::Fork(Fork { request, groups, .. })) = DaemonToTemplate::of(message) else {
+                let Ok(DaemonToTemplate::Fork(Fork { request, groups, fences })) = DaemonToTemplate::of(message) else {
                     break 'served;
                 };
                 match <[OwnedFd; 3]>::try_from(descriptors) {
-                    Ok(descriptors) => return Some(WorkerWanted { request, groups, descriptors }),
+                    Ok(descriptors) => return Some(WorkerWanted { request, groups, fences, descriptors }),
                     Err(_) => self.tell(request, Err(failed("fork", "three descriptors belong to what is wanted"))),
                 }
             }
@@ -104,10 +106,10 @@ impl TemplateService {
     pub fn become_worker(self, wanted: WorkerWanted) -> io::Result<OwnedFd> {
         let Self { daemon, children, asked, pid } = self;
         drop((daemon, children, asked));
-        let WorkerWanted { groups, descriptors: [control, output, errors], .. } = wanted;
+        let WorkerWanted { groups, fences, descriptors: [control, output, errors], .. } = wanted;
         rustix::stdio::dup2_stdout(&output)?;
         rustix::stdio::dup2_stderr(&errors)?;
-        be_born(pid, &groups)?;
+        be_born(pid, &groups, &fences)?;
         Ok(control)
     }
 
@@ -124,8 +126,8 @@ impl TemplateService {
 /// In a new worker, whose output is its own by now: it has its limits, dies with its template, and keeps its descendants.
 ///
 /// # Errors
-/// Where the template is gone.
-pub fn be_born(template: u32, groups: &[String]) -> io::Result<()> {
+/// Where the template is gone, or the worker cannot be kept from devices that it is not granted.
+pub fn be_born(template: u32, groups: &[String], fences: &[String]) -> io::Result<()> {
     oxiray_processes::reset_signals_after_fork();
     oxiray_processes::go_first_where_memory_is_short();
     oxiray_processes::die_with_parent(template)?;
@@ -134,7 +136,8 @@ pub fn be_born(template: u32, groups: &[String]) -> io::Result<()> {
         // Where nobody reads it, nobody needs it.
         let _ = writeln!(io::stderr(), "no limit of memory and processes holds for this worker: {error}");
     }
-    Ok(())
+    oxiray_processes::enter_control_groups(fences)
+        .map_err(|error| failed("keep a worker from devices that it is not granted", error))
 }
 
 /// Waits until one of the descriptors can be read, or the first written where that is wanted.

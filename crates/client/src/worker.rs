@@ -1,13 +1,16 @@
 //! How a worker begins, and how it ends.
 //!
-//! - WORKER-1: before anything of the user's runs, the environment that the daemon assigned is in force.
+//! - WORKER-1: before anything of the user's runs, the environment that the daemon assigned is in force, and so is the fence
+//!   around devices that were not granted.
 
 use crate::process;
+use oxiray_fence::{DenyList, DenyRule, FenceError, NodeKind, Ruleset, close_strays, restrict_self};
 use oxiray_runtime::{Identity, Runtime};
-use oxiray_wire::message::Assign;
+use oxiray_wire::message::{Assign, DeviceNumber, Fence};
 use oxiray_wire::{Connection, Message, Received};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long calls in other threads of an actor that ends have to finish; half of what the daemon leaves it.
@@ -32,6 +35,9 @@ impl Newborn {
         let mut connection = Connection::new(stream)?;
         let Ok(Some((first, early))) = connection.first_message(None) else { return Ok(None) };
         let Message::Assign(assign) = first.message else { return Ok(None) };
+        if let Some(fence) = &assign.fence {
+            take_on(fence).map_err(io::Error::other)?;
+        }
         let identity = assign
             .welcome
             .as_ref()
@@ -56,6 +62,26 @@ impl Newborn {
         oxiray_runtime::begin_metrics(&runtime);
         Ok((runtime, assign))
     }
+}
+
+/// Closes what this process has inherited of devices that it is kept from, and refuses them to itself where its cgroup does
+/// not. It has one thread.
+fn take_on(fence: &Fence) -> Result<(), FenceError> {
+    let rule = |of: &DeviceNumber| DenyRule { kind: NodeKind::Char, major: of.major, minor: Some(of.minor) };
+    let strays = close_strays(&DenyList::new(fence.denied.iter().map(rule))?)?;
+    for stray in strays {
+        let _ = writeln!(
+            io::stderr(),
+            "descriptor {} of {} was closed: this process inherited it, and was not granted the device",
+            stray.descriptor,
+            stray.path.display()
+        );
+    }
+    if fence.paths.is_empty() {
+        return Ok(());
+    }
+    let paths: Vec<PathBuf> = fence.paths.iter().map(PathBuf::from).collect();
+    restrict_self(Ruleset::all_but(&paths)?)
 }
 
 /// The thread that attends has left: the others are told to, and an actor's are waited for.

@@ -44,7 +44,8 @@ impl Daemon {
             .map(|_| io::pipe().expect("a pipe"))
             .map(|(reader, writer)| (reader, OwnedFd::from(writer)))
             .unzip();
-        self.connection.send_with(&Fork { request, groups: vec!["a group".into()] }.into(), writers);
+        self.connection
+            .send_with(&Fork { request, groups: vec!["a group".into()], fences: Vec::new() }.into(), writers);
         assert!(self.connection.flush().expect("sent"));
         readers
     }

@@ -91,7 +91,7 @@ fn the_ledger_grants_whole_devices_and_shares_of_one() {
 fn a_worker_is_shown_its_devices() {
     let shown = |node: &[(&str, &str)], granted: &[(&str, Vec<u32>)]| {
         let lookup = |name: &str| node.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-        let around = WorkerEnvironment { node: &lookup, own: &|_| None };
+        let around = WorkerEnvironment { node: &lookup, own: &|_| None, realm: &[] };
         let offer = offered(node, &[]);
         (environment(&offer, granted, around), visible_ids(&offer, "XPU", &[1], around))
     };

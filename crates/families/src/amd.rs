@@ -10,7 +10,7 @@
 //! - Where they exist in name only no runtime reads the variables, only programs print them: both hold the ids.
 
 use crate::detected::{Detected, Device, Findings};
-use crate::family::{Family, GPU};
+use crate::family::{Family, Fencing, GPU};
 use crate::host::HostFacts;
 use crate::kubernetes::{KubernetesNames, PodResource};
 use crate::nodes::{existing, of_drm};
@@ -33,6 +33,7 @@ pub(crate) static FAMILY: Family = Family {
     pci_vendor: VENDOR,
     nodes: &["/dev/kfd", "/dev/dri/renderD"],
     shared_nodes: &["/dev/kfd"],
+    fencing: Fencing::RENUMBERING,
     visibility: Visibility {
         variables: &[INNER, OUTER],
         joined: &[INNER, OUTER],

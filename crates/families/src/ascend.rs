@@ -1,7 +1,7 @@
 //! Huawei Ascend, counted by its device nodes and named by `npu-smi`.
 
 use crate::detected::{Detected, Device, Findings};
-use crate::family::{DeviceResource, Family};
+use crate::family::{DeviceResource, Family, Fencing};
 use crate::host::HostFacts;
 use crate::kubernetes::{KubernetesNames, PodResource};
 use crate::nodes::existing;
@@ -20,6 +20,7 @@ pub(crate) static FAMILY: Family = Family {
     pci_vendor: VENDOR,
     nodes: &["/dev/davinci"],
     shared_nodes: &["/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc"],
+    fencing: Fencing::PLAIN,
     visibility: Visibility {
         variables: &[VARIABLE],
         joined: &[VARIABLE],

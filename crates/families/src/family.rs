@@ -30,6 +30,25 @@ pub struct DeviceResource {
 pub static GPU: DeviceResource =
     DeviceResource { name: "GPU", option: Some("num_gpus"), quantity: QuantityRule::Shares, torch: Some("cuda") };
 
+/// What a driver and a library make of device nodes that the kernel refuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fencing {
+    /// Whether the library goes on where a node is refused with EACCES, as Landlock does; with EPERM, as cgroups refuse,
+    /// every library does.
+    pub bears_landlock: bool,
+    /// Whether the library counts only those devices that the process can open, from 0.
+    pub renumbers: bool,
+    /// Variables that such a count needs, each set where the process has none of it.
+    pub settings: &'static [(&'static str, &'static str)],
+}
+
+impl Fencing {
+    /// A library that numbers devices as it does without a fence, and may fail where a node is refused with EACCES.
+    pub const PLAIN: Self = Self { bears_landlock: false, renumbers: false, settings: &[] };
+    /// The same, but for a count of the devices that can be opened.
+    pub const RENUMBERING: Self = Self { renumbers: true, ..Self::PLAIN };
+}
+
 /// One vendor's accelerators: how they are found, named, asked for, shown to a process and watched.
 pub struct Family {
     /// The word for it in settings, such as `nvidia`.
@@ -44,6 +63,8 @@ pub struct Family {
     pub nodes: &'static [&'static str],
     /// Nodes that a process opens whichever devices of the family are its own.
     pub shared_nodes: &'static [&'static str],
+    /// What its driver and library make of a fence around device nodes.
+    pub fencing: Fencing,
     /// How a process is shown its devices.
     pub visibility: Visibility,
     /// The type name, where every device of the family has the same.

@@ -1,7 +1,7 @@
 //! Intel Gaudi, found on the PCI bus and counted by its device nodes.
 
 use crate::detected::{Detected, Device, Findings};
-use crate::family::{DeviceResource, Family};
+use crate::family::{DeviceResource, Family, Fencing};
 use crate::host::HostFacts;
 use crate::kubernetes::{KubernetesNames, PodResource};
 use crate::nodes::{DeviceNode, existing};
@@ -25,6 +25,7 @@ pub(crate) static FAMILY: Family = Family {
     pci_vendor: VENDOR,
     nodes: &["/dev/accel", "/dev/hl"],
     shared_nodes: &[],
+    fencing: Fencing::PLAIN,
     visibility: Visibility {
         variables: &[VARIABLE],
         joined: &[VARIABLE],

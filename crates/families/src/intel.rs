@@ -11,7 +11,7 @@
 //! - Where they exist in name only no runtime reads the variables, only programs print them: both hold the ids.
 
 use crate::detected::{Detected, Device, Findings};
-use crate::family::{Family, GPU};
+use crate::family::{Family, Fencing, GPU};
 use crate::host::HostFacts;
 use crate::kubernetes::{KubernetesNames, PodResource};
 use crate::nodes::of_drm;
@@ -34,6 +34,7 @@ pub(crate) static FAMILY: Family = Family {
     pci_vendor: VENDOR,
     nodes: &["/dev/dri/renderD"],
     shared_nodes: &[],
+    fencing: Fencing::RENUMBERING,
     visibility: Visibility {
         variables: &[OUTER, INNER],
         joined: &[OUTER],

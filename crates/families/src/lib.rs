@@ -34,7 +34,7 @@ mod tpu;
 mod visibility;
 
 pub use detected::{Detected, Device, Findings, RuledOut};
-pub use family::{DeviceResource, Family, GPU};
+pub use family::{DeviceResource, Family, Fencing, GPU};
 pub use host::HostFacts;
 pub use kubernetes::{Hiding, KubernetesNames, PodResource, PodUnit};
 pub use monitor::{Monitor, Usage};

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use crate::detected::{Detected, Device, Findings};
-use crate::family::{DeviceResource, Family};
+use crate::family::{DeviceResource, Family, Fencing};
 use crate::host::HostFacts;
 use crate::kubernetes::{KubernetesNames, PodResource, PodUnit};
 use crate::nodes::existing;
@@ -32,6 +32,7 @@ pub(crate) static FAMILY: Family = Family {
     pci_vendor: VENDOR,
     nodes: &["/dev/neuron"],
     shared_nodes: &[],
+    fencing: Fencing::PLAIN,
     visibility: Visibility {
         variables: &[VARIABLE],
         joined: &[],

@@ -1,7 +1,7 @@
 //! NVIDIA GPUs, found through NVML and, where NVML does not answer, through the kernel driver's files.
 
 use crate::detected::{Detected, Device, Findings};
-use crate::family::{Family, GPU};
+use crate::family::{Family, Fencing, GPU};
 use crate::host::HostFacts;
 use crate::kubernetes::{Hiding, KubernetesNames, PodResource, PodUnit};
 use crate::monitor::Monitor;
@@ -21,6 +21,12 @@ pub(crate) static FAMILY: Family = Family {
     pci_vendor: VENDOR,
     nodes: &["/dev/nvidia"],
     shared_nodes: &["/dev/nvidiactl", "/dev/nvidia-modeset", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"],
+    fencing: Fencing {
+        bears_landlock: true,
+        renumbers: true,
+        // Ordinals are by the bus then, as NVML's are.
+        settings: &[("CUDA_DEVICE_ORDER", "PCI_BUS_ID")],
+    },
     visibility: Visibility {
         variables: &[VARIABLE],
         joined: &[VARIABLE],

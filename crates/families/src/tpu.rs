@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::detected::{Detected, Device, Findings};
-use crate::family::{DeviceResource, Family};
+use crate::family::{DeviceResource, Family, Fencing};
 use crate::host::HostFacts;
 use crate::kubernetes::{KubernetesNames, PodResource};
 use crate::nodes::existing;
@@ -31,6 +31,7 @@ pub(crate) static FAMILY: Family = Family {
     pci_vendor: VENDOR,
     nodes: &["/dev/accel", "/dev/vfio"],
     shared_nodes: &["/dev/vfio/vfio"],
+    fencing: Fencing::PLAIN,
     visibility: Visibility {
         variables: &[CHIPS],
         joined: &[],

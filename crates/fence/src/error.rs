@@ -104,9 +104,6 @@ pub enum FenceError {
         /// What was opened.
         node: String,
     },
-    /// No fence can be had, though one is required.
-    #[error("no kernel fence is possible here for these devices. {0}")]
-    Unfenced(String),
 }
 
 fn in_parentheses(pids: &[u32]) -> String {

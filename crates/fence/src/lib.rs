@@ -42,7 +42,7 @@ mod tree;
 pub use cgroup::{DaemonCgroup, WorkerCgroup, enter};
 pub use error::FenceError;
 pub use landlock::{Ruleset, restrict_self};
-pub use means::{Isolation, Means, Mechanism, Tier};
+pub use means::{Isolation, Means, Mechanism};
 pub use node::{DenyList, DenyRule, Node, NodeKind};
 pub use own_cgroup::CgroupVersion;
 pub use strays::{Stray, close_strays, strays_of};

@@ -129,15 +129,20 @@ pub enum Isolation {
     Require,
 }
 
-/// What keeps devices from others, in force.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Tier {
-    /// The kernel.
-    Fenced(Mechanism),
-    /// That it is looked at who uses them.
-    Watched,
-    /// Honesty.
-    Variable,
+impl Isolation {
+    /// Those that a node can be started with, weakest first. `Watch` is none of them: nobody looks yet at who uses devices.
+    const OFFERED: [(&str, Self); 3] =
+        [("variable", Self::Variable), ("fence", Self::Fence), ("require", Self::Require)];
+
+    /// The isolation of that word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::OFFERED.iter().find(|(name, _)| *name == word).map(|(_, isolation)| *isolation)
+    }
+
+    /// All words, for people.
+    pub fn words() -> String {
+        Self::OFFERED.map(|(name, _)| format!("`{name}`")).join(", ")
+    }
 }
 
 /// Each mechanism with what came of trying it here.
@@ -170,16 +175,9 @@ impl Means {
         }
     }
 
-    /// The tier that a request gets, by the strongest mechanism that works here and that its devices' drivers bear. An
-    /// error where a fence is required and there is none.
-    pub fn tier(&self, asked: Isolation, suited: &[Mechanism]) -> Result<Tier, FenceError> {
-        let mechanism = Mechanism::ALL.into_iter().find(|one| suited.contains(one) && self.of(*one).is_ok());
-        match (asked, mechanism) {
-            (Isolation::Variable, _) => Ok(Tier::Variable),
-            (Isolation::Fence | Isolation::Require, Some(mechanism)) => Ok(Tier::Fenced(mechanism)),
-            (Isolation::Watch | Isolation::Fence, _) => Ok(Tier::Watched),
-            (Isolation::Require, None) => Err(FenceError::Unfenced(self.why_unfenced(suited))),
-        }
+    /// Those of `suited` that work here, strongest first.
+    pub fn usable(&self, suited: &[Mechanism]) -> Vec<Mechanism> {
+        Mechanism::ALL.into_iter().filter(|one| suited.contains(one) && self.of(*one).is_ok()).collect()
     }
 
     /// Why these devices get no fence, or a weaker one, in a sentence for each mechanism that they do not get.
@@ -201,18 +199,6 @@ impl fmt::Display for Mechanism {
             Self::Cgroup1 => "cgroup v1",
             Self::Landlock => "Landlock",
         })
-    }
-}
-
-impl fmt::Display for Tier {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Fenced(Mechanism::Cgroup) => formatter.write_str("fence cgroup"),
-            Self::Fenced(Mechanism::Cgroup1) => formatter.write_str("fence cgroup1"),
-            Self::Fenced(Mechanism::Landlock) => formatter.write_str("fence landlock"),
-            Self::Watched => formatter.write_str("watched"),
-            Self::Variable => formatter.write_str("variable"),
-        }
     }
 }
 

@@ -9,7 +9,7 @@ use fastrand::Rng;
 use oxiray_accelerators::{Detection, offer};
 use oxiray_head::Core;
 use oxiray_ids::{NodeId, WorkerNumber};
-use oxiray_machine::{Effect, Key, Plan, Residue};
+use oxiray_machine::{Effect, IsolationPlan, Key, Plan, Residue};
 use oxiray_resources::{Inventory, ResourceName};
 use oxiray_wire::Message;
 use oxiray_wire::message::{
@@ -398,6 +398,7 @@ fn plan() -> Plan {
         node: NodeId::new([0xee; 28]),
         inventory: Inventory::new(named).expect("whole numbers of anything can be had"),
         offer,
+        isolation: IsolationPlan::default(),
         labels: BTreeMap::new(),
         store_bytes: 1 << 30,
         hostname: "here".into(),

@@ -222,6 +222,11 @@ impl Core {
         self.at_node(|node| node.exceeded_memory(worker, found));
     }
 
+    /// A worker's fence could not be made.
+    pub fn fence_failed(&mut self, worker: Key, why: &str) {
+        self.at_node(|node| node.fence_failed(worker, why));
+    }
+
     /// Forks of the worker fail, since its group has as many processes as it may have.
     pub fn met_process_limit(&mut self, worker: Key, limit: u64) {
         self.at_node(|node| node.met_process_limit(worker, limit));

@@ -9,7 +9,7 @@ use oxiray_ids::{ActorId, JobId, LeaseRequestNumber, ObjectId, PlacementGroupId}
 use oxiray_machine::environments::Environments;
 use oxiray_machine::{GroupMembership, Key};
 use oxiray_scheduler::{PushError, ResourceRequest, WaitQueue};
-use oxiray_wire::message::Environment;
+use oxiray_wire::message::{Environment, Failure};
 use oxiray_wire::state::DemandKind;
 pub(crate) use prefetches::{AHEAD_LIMIT, Prefetches};
 use std::collections::{BTreeMap, HashMap};
@@ -69,7 +69,7 @@ pub(crate) struct Pending {
     pub(crate) wanted: BTreeMap<u64, PendingRequest>,
     pub(crate) environments: Environments<Need>,
     /// Who is to be told that there is no environment for them, and why.
-    pub(crate) unprepared: Vec<(u64, String)>,
+    pub(crate) unprepared: Vec<(u64, Failure)>,
     pub(crate) ahead: Prefetches,
     pub(crate) shortages: Shortages,
     pub(crate) fairness: Fairness,

@@ -3,6 +3,7 @@
 use crate::device_checks::{DeviceChecks, DeviceSlot};
 use crate::names::{Key, Monitored};
 use oxiray_wire::message::DeviceUse;
+use oxiray_wire::state::DeviceIsolation;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
@@ -15,6 +16,8 @@ pub(crate) struct Devices {
     pub(crate) checks: DeviceChecks,
     pub(crate) out_of_service: OutOfService,
     pub(crate) measured: Measured,
+    /// What keeps each worker that holds some from others.
+    pub(crate) isolation: BTreeMap<Key, DeviceIsolation>,
 }
 
 impl Devices {
@@ -23,6 +26,7 @@ impl Devices {
             checks: DeviceChecks::new(monitored),
             out_of_service: OutOfService::new(),
             measured: Measured::default(),
+            isolation: BTreeMap::new(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::confinement::Confinement;
 use crate::device_checks::DeviceQuestion;
+use crate::isolation::DeviceFence;
 use crate::names::{Key, TemplateKey};
 use crate::origin::Origin;
 use oxiray_ids::{NodeId, ObjectId};
@@ -77,6 +78,8 @@ pub enum Effect {
     },
     /// How much memory a worker may take for itself.
     Confine(Confinement),
+    /// Which devices a worker is refused; where that cannot be, the core is told ([`crate::NodeCore::fence_failed`]).
+    Fence(DeviceFence),
     /// What is to become of a submitted job.
     Submission(SubmissionOrder),
     /// End a peer that said what no honest peer says, and tell it why (DOOR-1).
@@ -144,6 +147,7 @@ impl Effect {
             | Self::Kill { .. }
             | Self::KillMember { .. }
             | Self::Confine(_)
+            | Self::Fence(_)
             | Self::Submission(_) => false,
         }
     }

@@ -1,5 +1,6 @@
 //! What a machine is and offers.
 
+use crate::isolation::IsolationPlan;
 use oxiray_accelerators::Offer;
 use oxiray_ids::NodeId;
 use oxiray_resources::Inventory;
@@ -16,6 +17,8 @@ pub struct Plan {
     pub inventory: Inventory,
     /// Its accelerators.
     pub offer: Offer,
+    /// How they are kept from those that they were not granted to.
+    pub isolation: IsolationPlan,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
     /// Bytes of the object store.

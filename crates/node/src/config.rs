@@ -3,10 +3,11 @@
 use crate::limits::Limits;
 use crate::workers::memory::MonitorOptions;
 use crate::{lease, machine};
-use oxiray_accelerators::{Host, detect, offer};
+use oxiray_accelerators::{Host, Offer, detect, offer};
+use oxiray_fence::{Isolation, Means, Mechanism};
 use oxiray_ids::NodeId;
 use oxiray_journal::EtcdFiles;
-use oxiray_machine::{Level, Plan};
+use oxiray_machine::{IsolationPlan, Level, Plan};
 use oxiray_resources::{Inventory, MemoryShares, ResourceName};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -31,6 +32,9 @@ const STORE_BYTES_MIN: u64 = 1 << 20;
 
 /// Says how many seconds a demand waits for a node that can meet it.
 const NODE_WAIT_VARIABLE: &str = "OXIRAY_INFEASIBLE_WAIT_S";
+/// Says how far devices are kept from those that they were not granted to.
+const ISOLATION_VARIABLE: &str = "OXIRAY_DEVICE_ISOLATION";
+
 /// How long that is where nothing is said.
 const NODE_WAIT: Duration = Duration::from_secs(30);
 /// The longest wait that may be asked for: a day.
@@ -74,6 +78,9 @@ pub struct MachineConfig {
     pub node_name: Option<String>,
     /// The address of the machine.
     pub node_ip_address: Option<String>,
+    /// How far devices are kept from those that they were not granted to; as `OXIRAY_DEVICE_ISOLATION` says where it is
+    /// left out.
+    pub device_isolation: Option<String>,
 }
 
 /// What a head does beside what every machine does.
@@ -203,6 +210,24 @@ pub enum PlanError {
         /// What was asked for.
         given: String,
     },
+    /// There is no such isolation.
+    #[error(
+        "the isolation of devices is `{given}`; it is to be one of {}, as --device-isolation= or in {ISOLATION_VARIABLE}",
+        Isolation::words()
+    )]
+    Isolation {
+        /// What was asked for.
+        given: String,
+    },
+    /// A fence is required, and the kernel offers none.
+    #[error(
+        "--device-isolation=require: no kernel fence is possible here. {why}. Start with --device-isolation=fence to have \
+         fences where they are possible, or with --device-isolation=variable for none"
+    )]
+    Unfenced {
+        /// What stands in the way of each.
+        why: String,
+    },
     /// The object store would be too small to hold anything.
     #[error("object_store_memory is {given} bytes; it needs {STORE_BYTES_MIN} or more")]
     StoreTooSmall {
@@ -273,9 +298,11 @@ pub fn plan(config: &Config, host: &Host) -> Result<(Plan, Bounds), PlanError> {
         spill_fullness_max: fullness(host.variable(SPILL_FULLNESS_VARIABLE))?,
         limits,
     };
+    let asked = config.machine.device_isolation.clone().or_else(|| host.variable(ISOLATION_VARIABLE));
     let plan = Plan {
         node,
         inventory,
+        isolation: isolation(asked, &offer, host.root())?,
         labels,
         store_bytes,
         hostname: machine::hostname(),
@@ -289,6 +316,28 @@ pub fn plan(config: &Config, host: &Host) -> Result<(Plan, Bounds), PlanError> {
         offer,
     };
     Ok((plan, bounds))
+}
+
+/// What was asked for, and which mechanisms work here: they are tried where one is wanted.
+fn isolation(asked: Option<String>, offer: &Offer, root: &Path) -> Result<IsolationPlan, PlanError> {
+    let asked = match asked.filter(|given| !given.trim().is_empty()) {
+        None => Isolation::Variable,
+        Some(given) => Isolation::from_word(given.trim()).ok_or(PlanError::Isolation { given })?,
+    };
+    let root = root.to_owned();
+    if asked < Isolation::Fence {
+        return Ok(IsolationPlan { asked, root, ..IsolationPlan::default() });
+    }
+    let means = Means::probe(&format!("probe-{}", std::process::id()));
+    let bears_landlock = offer.devices.iter().all(|of| of.family.fencing.bears_landlock);
+    let suited: Vec<Mechanism> =
+        Mechanism::ALL.into_iter().filter(|one| *one != Mechanism::Landlock || bears_landlock).collect();
+    let mechanisms = means.usable(&suited);
+    let why = means.why_unfenced(&suited);
+    if asked == Isolation::Require && mechanisms.is_empty() {
+        return Err(PlanError::Unfenced { why });
+    }
+    Ok(IsolationPlan { asked, mechanisms, why, root })
 }
 
 /// Bytes that this process may still use, by the tightest of its limits; 1 GiB where the kernel does not tell.

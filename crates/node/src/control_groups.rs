@@ -217,6 +217,16 @@ impl ControlGroups {
         Ok(doors)
     }
 
+    /// The worker's group of version 2, where it is in one.
+    pub(crate) fn unified(&self, worker: Key) -> Option<PathBuf> {
+        let is_unified =
+            |place: &Result<Place, String>| place.as_ref().is_ok_and(|place| place.version == Version::Two);
+        let cell = self.of.get(&worker)?;
+        let memory = cell.memory_directory().filter(|_| is_unified(&self.memory));
+        let processes = || cell.processes_directory().filter(|_| is_unified(&self.processes));
+        memory.or_else(processes).map(Path::to_owned)
+    }
+
     /// The worker's group.
     pub(crate) fn of(&mut self, worker: Key) -> Option<&mut Cell> {
         self.of.get_mut(&worker)

@@ -208,6 +208,9 @@ impl Daemon {
         }
         self.log.line(&self.turn.line());
         self.log.line("the daemon ends");
+        if let Err(error) = self.workers.fences.remove() {
+            self.log.line(&format!("a cgroup that kept workers from devices stays: {error}"));
+        }
         self.workers.control_groups.remove();
         if !matches!(self.lifetime.ended(), Ended::Left) {
             self.session.remove();

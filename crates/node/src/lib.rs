@@ -14,7 +14,7 @@
 //! | the loop | `poller` what is ready, `turn` the turn under way, `turns` who is heard next | `daemon` |
 //! | what the core decides and hears | | `daemon/effects` |
 //! | streams | `listener` the listener, `streams` all that are open | `daemon/admission`, `daemon/streams` |
-//! | processes | `children` templates, environments and submitted jobs, `workers` with what they print and may use, `control_groups` | `daemon/processes`, `environments`, `packages`, `submissions`, `output`, `memory`, `confining` |
+//! | processes | `children` templates, environments and submitted jobs, `workers` with what they print and may use, `control_groups`, `fences` | `daemon/processes`, `environments`, `packages`, `submissions`, `output`, `memory`, `confining` |
 //! | objects | `objects` the store and all below, `fetches` and `giving` (pure) what nodes give each other | `daemon/effects`, `daemon/transfer` |
 //! | the cluster | `membership` this daemon's place in it | `daemon/members`, `proxied_clients`, `returning` |
 //! | other machines | `network` the gateway's side, `entry` and `tokens` who may join, `head_link` and `lease` who lives | `daemon/network`, `entry`, `heartbeats` |
@@ -31,6 +31,7 @@ mod daemon;
 mod descriptors;
 pub mod device_client;
 mod entry;
+mod fences;
 mod fetches;
 mod giving;
 mod head_link;

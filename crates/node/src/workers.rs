@@ -5,6 +5,7 @@ pub(crate) mod memory;
 mod output;
 
 use crate::control_groups::ControlGroups;
+use crate::fences::Fences;
 use crate::logs::Printed;
 use crate::poller::{Poller, Token};
 use logs::WorkerLogs;
@@ -44,6 +45,7 @@ pub(crate) struct Workers {
     by_key: BTreeMap<Key, Process>,
     by_pid: BTreeMap<u32, Key>,
     pub(crate) control_groups: ControlGroups,
+    pub(crate) fences: Fences,
     pub(crate) memory: MemoryWatch,
     logs: WorkerLogs,
     /// What pipes are read into.
@@ -52,11 +54,12 @@ pub(crate) struct Workers {
 
 impl Workers {
     /// `logs`: the folder of the files that keep what workers print.
-    pub(crate) fn new(control_groups: ControlGroups, memory: MemoryWatch, logs: PathBuf) -> Self {
+    pub(crate) fn new((control_groups, fences): (ControlGroups, Fences), memory: MemoryWatch, logs: PathBuf) -> Self {
         Self {
             by_key: BTreeMap::new(),
             by_pid: BTreeMap::new(),
             control_groups,
+            fences,
             memory,
             logs: WorkerLogs::new(logs),
             scratch: vec![0; READ_BYTES].into(),
@@ -138,6 +141,7 @@ impl Workers {
         {
             poller.forget(pidfd);
         }
+        self.fences.release(key, &self.control_groups);
         self.control_groups.release(key);
     }
 

@@ -3,7 +3,7 @@
 use oxiray_accelerators::{Host, detect, offer};
 use oxiray_head::{Core, StoreFigures};
 use oxiray_ids::{LeaseNumber, LeaseRequestNumber, NodeId};
-use oxiray_machine::{Effect, Key, Plan};
+use oxiray_machine::{Effect, IsolationPlan, Key, Plan};
 use oxiray_node::device_client::{DeviceAnswer, DeviceClient};
 use oxiray_nvml_fixture::FIXTURE_VARIABLE;
 use oxiray_resources::{Inventory, ResourceName};
@@ -42,6 +42,7 @@ impl Node {
             node: NodeId::new([1; 28]),
             inventory,
             offer,
+            isolation: IsolationPlan::default(),
             labels: BTreeMap::new(),
             store_bytes: 0,
             hostname: "here".into(),

@@ -236,6 +236,7 @@ impl From<Failure> for Error {
             Code::ActorNotFound => Self::NotFound(text),
             Code::ActorNameTaken | Code::Invalid | Code::PendingCalls => Self::Invalid(text),
             Code::System
+            | Code::DeviceIsolation
             | Code::State
             | Code::NotFound
             | Code::Unreadable

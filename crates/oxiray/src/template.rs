@@ -20,6 +20,8 @@ const TEMPLATE_VARIABLE: &str = "OXIRAY_TEMPLATE_FD";
 const WORKER_VARIABLE: &str = "OXIRAY_WORKER_OF";
 /// The files by which a worker that was started enters its control groups, one in each line.
 const GROUPS_VARIABLE: &str = "OXIRAY_WORKER_GROUPS";
+/// Those of them without which it is not to begin.
+const FENCES_VARIABLE: &str = "OXIRAY_WORKER_FENCES";
 /// Where a started worker has its stream to the daemon.
 const STREAM: i32 = 3;
 
@@ -33,9 +35,12 @@ pub fn serve_if_asked() {
         leave(i32::from(told(status).is_none()));
     }
     if let Some(template) = take_variable(WORKER_VARIABLE) {
-        let groups = take_variable(GROUPS_VARIABLE).unwrap_or_default();
-        let groups: Vec<String> = groups.lines().map(str::to_owned).collect();
-        let born = template.parse().map_err(io::Error::other).and_then(|template| be_born(template, &groups));
+        let [groups, fences] = [GROUPS_VARIABLE, FENCES_VARIABLE].map(|name| {
+            let files = take_variable(name).unwrap_or_default();
+            files.lines().map(str::to_owned).collect::<Vec<String>>()
+        });
+        let born = template.parse().map_err(io::Error::other);
+        let born = born.and_then(|template| be_born(template, &groups, &fences));
         // SAFETY: the template passed the descriptor to this process alone, for this.
         let stream = told(born).map(|()| unsafe { OwnedFd::from_raw_fd(STREAM) });
         leave(stream.map_or(1, worker::main));
@@ -121,7 +126,11 @@ fn be_worker(template: TemplateService, wanted: WorkerWanted) -> ! {
 fn start_worker(wanted: &WorkerWanted) -> io::Result<u32> {
     let nothing = File::open("/dev/null")?;
     let [stream, output, errors] = &wanted.descriptors;
-    let own = [(WORKER_VARIABLE, std::process::id().to_string()), (GROUPS_VARIABLE, wanted.groups.join("\n"))];
+    let own = [
+        (WORKER_VARIABLE, std::process::id().to_string()),
+        (GROUPS_VARIABLE, wanted.groups.join("\n")),
+        (FENCES_VARIABLE, wanted.fences.join("\n")),
+    ];
     let own = own.map(|(name, value)| (OsString::from(name), OsString::from(value)));
     let start = Start {
         program: Path::new("/proc/self/exe"),

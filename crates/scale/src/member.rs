@@ -2,7 +2,7 @@
 
 use oxiray_accelerators::{Detection, offer};
 use oxiray_ids::{NodeId, WorkerNumber};
-use oxiray_machine::{Effect, Key, NodeCore, Numbers, Plan};
+use oxiray_machine::{Effect, IsolationPlan, Key, NodeCore, Numbers, Plan};
 use oxiray_network::{Expectation, Gateway, JoinToken, Limits, Local, Newcomer, Ticket, Way, join};
 use oxiray_node::lease::MemberLease;
 use oxiray_processes::since_boot;
@@ -207,6 +207,7 @@ fn plan(node: NodeId, number: u32, cpus: u32) -> Plan {
         node,
         inventory: Inventory::new(named).expect("whole numbers of CPUs can be had"),
         offer,
+        isolation: IsolationPlan::default(),
         labels: BTreeMap::from([("ray.io/node-id".to_owned(), node.hex())]),
         store_bytes: 1 << 30,
         hostname: format!("played-{number}"),

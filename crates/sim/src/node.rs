@@ -10,7 +10,7 @@ use crate::world::{NodeIndex, ProcessIndex, StreamIndex, World};
 use oxiray_accelerators::{Detection, offer};
 use oxiray_head::Core;
 use oxiray_ids::NodeId;
-use oxiray_machine::{DeviceQuestion, Effect, Key, Plan, TemplateKey};
+use oxiray_machine::{DeviceQuestion, Effect, IsolationPlan, Key, Plan, TemplateKey};
 use oxiray_resources::{Inventory, ResourceName};
 use oxiray_wire::Message;
 use oxiray_wire::message::Peer;
@@ -133,6 +133,7 @@ impl World {
             node: NodeId::new([self.mark_of(index); 28]),
             inventory: Inventory::new(named).expect("whole numbers of anything can be had"),
             offer,
+            isolation: IsolationPlan::default(),
             labels: BTreeMap::from([("zone".to_owned(), machine.zone.to_owned())]),
             store_bytes: 1 << 30,
             hostname: format!("machine-{index}"),
@@ -240,6 +241,7 @@ impl World {
             // No process leaves anything half written, nobody submits jobs, and nobody takes memory.
             Effect::LeaveStore { .. }
             | Effect::Submission(_)
+            | Effect::Fence(_)
             | Effect::Confine(_)
             | Effect::MeasureDevices
             | Effect::KillMember { .. } => {}

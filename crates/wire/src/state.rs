@@ -14,8 +14,8 @@ mod summary;
 mod words;
 
 pub use cluster::{
-    ClusterState, ConnectedJob, DaemonState, DeviceHolder, DeviceRow, DrainState, DrainTold, LeftOnNode, MemoryLevel,
-    StoreState, TurnFigures, WaitingRow, WorkerLimits,
+    ClusterState, ConnectedJob, DaemonState, DeviceHolder, DeviceIsolation, DeviceRow, DrainState, DrainTold,
+    LeftOnNode, MemoryLevel, StoreState, TurnFigures, WaitingRow, WorkerLimits,
 };
 pub use explanation::{Explanation, NodeVerdict};
 pub use growth::{
@@ -30,7 +30,8 @@ pub use rows::{
 };
 pub use summary::{CallCounts, ObjectCounts, Summary};
 pub use words::{
-    ActorPhase, DemandKind, DeviceService, GroupScheduling, GroupState, ProcessRole, StateKind, TaskKind, WorkerDuty,
+    ActorPhase, DemandKind, DeviceService, DeviceTier, GroupScheduling, GroupState, ProcessRole, StateKind, TaskKind,
+    WorkerDuty,
 };
 
 use oxiray_fields::Fields;

@@ -7,7 +7,7 @@ use crate::queue::{PendingKind, PendingRequest};
 use oxiray_ids::JobId;
 use oxiray_machine::environments::{Asked, Command, Due, Readiness, Wait, merged};
 use oxiray_machine::{Effect, Key, environments};
-use oxiray_wire::message::{Environment, EnvironmentMade, Notice};
+use oxiray_wire::message::{Environment, EnvironmentMade, Failure, FailureCode, Notice};
 
 impl HeadCore {
     /// Has somebody wait, under the ticket that is returned.
@@ -40,7 +40,7 @@ impl HeadCore {
         match wait {
             Wait::Over(need) => return Some(need),
             Wait::Begins => {}
-            Wait::Vain(text) => self.pending.unprepared.push((ticket, text)),
+            Wait::Vain(text) => self.pending.unprepared.push((ticket, self.unprepared_here(&text))),
         }
         None
     }
@@ -82,14 +82,16 @@ impl HeadCore {
         let Some(ended) = ended else { return };
         if let Err(text) = ended.result {
             self.log(format!("preparation {number} of an environment failed"));
-            return self.pending.unprepared.extend(ended.waiting.into_keys().map(|ticket| (ticket, text.clone())));
+            let why = self.unprepared_here(&text);
+            return self.pending.unprepared.extend(ended.waiting.into_keys().map(|ticket| (ticket, why.clone())));
         }
         for (ticket, need) in ended.waiting {
             // Whoever no longer wants it was forgotten meanwhile.
             if let Some(wanted) = self.pending.wanted.get(&ticket).cloned()
                 && let Err(error) = self.push(ticket, &wanted, need)
             {
-                self.pending.unprepared.push((ticket, error.to_string()));
+                let why = self.unprepared_here(&error.to_string());
+                self.pending.unprepared.push((ticket, why));
             }
         }
         self.pending.someone_came();
@@ -98,10 +100,16 @@ impl HeadCore {
         }
     }
 
-    /// A member could not make the environment that somebody waits for.
-    pub(super) fn unprepared_there(&mut self, ticket: u64, wanted: PendingRequest, text: String) {
+    /// Why an environment could not be made on this machine.
+    fn unprepared_here(&self, text: &str) -> Failure {
+        FailureCode::RuntimeEnv.because(format!("[Node {}] {text}", self.own.plan().ip))
+    }
+
+    /// What somebody waits for cannot run on the machine that was chosen: its environment could not be made there, or it could
+    /// not be fenced.
+    pub(super) fn cannot_run_there(&mut self, ticket: u64, wanted: PendingRequest, why: Failure) {
         self.pending.wanted.insert(ticket, wanted);
-        self.pending.unprepared.push((ticket, text));
+        self.pending.unprepared.push((ticket, why));
     }
 
     pub(super) fn environment_alarm(&mut self, alarm: environments::Alarm) {

@@ -7,7 +7,7 @@ use crate::demands::Need;
 use crate::placement_groups::GroupPhase;
 use crate::queue::{PendingKind, PendingRequest};
 use oxiray_ids::{ActorId, BundleNumber, NodeId, PlacementGroupId, TaskId};
-use oxiray_resources::Quantity;
+use oxiray_machine::Holder;
 use oxiray_scheduler::{Obstacle, Reason, Rule, Verdict, group_verdicts, verdicts};
 use oxiray_state::stage_name;
 use oxiray_wire::message::{StateQuery, TaskStage};
@@ -260,7 +260,7 @@ impl HeadCore {
     }
 
     /// Who holds shares of a device of this machine, in words.
-    pub(super) fn holders_of(&self, resource: &str, slot: u32) -> Vec<(u32, String, Quantity)> {
+    pub(super) fn holders_of(&self, resource: &str, slot: u32) -> Vec<Holder> {
         self.own.holders_of((resource, slot), |(group, index)| {
             format!("placement group {}, bundle {index}, unused", self.groups.name_of(group))
         })
@@ -270,7 +270,8 @@ impl HeadCore {
         let devices = self.own.devices().into_iter().filter(|(name, _)| *name == resource);
         let on_devices = devices.flat_map(|(name, slot)| {
             let holders = self.holders_of(name, slot).into_iter();
-            holders.map(move |(pid, label, share)| format!("pid {pid} ({label}: {share} of {name} {slot})"))
+            holders
+                .map(move |Holder { pid, label, share, .. }| format!("pid {pid} ({label}: {share} of {name} {slot})"))
         });
         let mut named: Vec<String> = on_devices.collect();
         if named.is_empty() {

@@ -137,7 +137,7 @@ impl HeadCore {
         match said.failure {
             None => self.queue_again(order),
             Some(failure) if self.still_waits(&order.wanted, order.ticket) => {
-                self.unprepared_there(order.ticket, order.wanted, failure.text);
+                self.cannot_run_there(order.ticket, order.wanted, failure);
             }
             Some(_) => {}
         }

@@ -7,8 +7,7 @@ use crate::growth::standing;
 use crate::jobs::Job;
 use oxiray_families::families_of;
 use oxiray_ids::ActorId;
-use oxiray_machine::Level;
-use oxiray_resources::Quantity;
+use oxiray_machine::{Holder, Level};
 use oxiray_wire::message::{ClusterReport, Failure};
 use oxiray_wire::state::{
     ActorRow, Amounts, ClusterState, ConnectedJob, DaemonState, DeviceHolder, DeviceRow, DeviceService, STATE_VERSION,
@@ -84,8 +83,12 @@ impl HeadCore {
             .out_of_service()
             .find(|found| found.resource.as_str() == name && found.device == slot)
             .map(|found| found.reason.to_owned());
-        let holder =
-            |(pid, label, share): (u32, String, Quantity)| DeviceHolder { pid, name: label, share: share.as_f64() };
+        let holder = |Holder { pid, label, share, isolation }| DeviceHolder {
+            pid,
+            name: label,
+            share: share.as_f64(),
+            isolation,
+        };
         let id = offer.map_or_else(|| slot.to_string(), |offer| offer.id(slot));
         let used = self.members.own().state.uses.iter().find(|used| used.resource == name && used.id == id.trim());
         let family = offer.map_or_else(|| families_of(name).next(), |offer| Some(offer.family));

@@ -243,10 +243,8 @@ impl HeadCore {
 
     /// Tells those who wait for an environment that there will be none.
     pub(super) fn refuse_unprepared(&mut self) {
-        for (ticket, text) in std::mem::take(&mut self.pending.unprepared) {
+        for (ticket, failure) in std::mem::take(&mut self.pending.unprepared) {
             let Some(wanted) = self.pending.wanted.remove(&ticket) else { continue };
-            let text = format!("[Node {}] {text}", self.own.plan().ip);
-            let failure = FailureCode::RuntimeEnv.because(text);
             match wanted.want {
                 PendingKind::Actor(id) => self.actor_died(id, &failure),
                 // Room needs no environment.

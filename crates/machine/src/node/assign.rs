@@ -2,18 +2,26 @@
 
 use super::NodeCore;
 use crate::environments::merged;
+use crate::isolation::{Decision, DeviceFence, Slots};
 use crate::served_head::Link;
 use crate::worker::{Duty, Post};
-use crate::{BundleKey, Key, amounts};
+use crate::{BundleKey, Effect, GroupMembership, Holder, Key, amounts};
 use oxiray_accelerators::{WorkerEnvironment, environment, visible_ids};
 use oxiray_families::device_resources;
+use oxiray_fence::Isolation;
 use oxiray_ids::{JobId, WorkerId};
-use oxiray_resources::{Grant, Quantity, ResourceName};
-use oxiray_wire::message::{Assign, Devices, Environment, Variable, Welcome};
+use oxiray_resources::{DeviceShares, Grant, Quantity, ResourceName};
+use oxiray_wire::message::{Assign, Devices, Environment, Place, Variable, Welcome};
 use std::collections::BTreeMap;
 
 /// How many threads numeric libraries start.
 const THREADS: &str = "OMP_NUM_THREADS";
+
+/// The devices of a grant.
+fn slots_of(grant: &Grant) -> Slots<'_> {
+    let of = |devices: &DeviceShares| devices.shares.iter().map(|share| share.device).collect();
+    grant.devices().iter().map(|devices| (devices.resource.as_str(), of(devices))).collect()
+}
 
 impl NodeCore {
     /// Finds a worker for the post, tells it what it is, and gives it the grant.
@@ -22,6 +30,7 @@ impl NodeCore {
         let (driver, setup) = (job.driver, job.told.setup.clone());
         let environment = merged(job.told.environment.as_ref(), &post.environment);
         let once = post.fresh || post.actor.is_some() || !grant.devices().is_empty();
+        let (mut assign, decision) = self.assignment(&environment, &grant, post.home);
         let reused = if once { None } else { self.take_idle(post.job, &environment) };
         let key = if let Some(key) = reused {
             key
@@ -40,7 +49,6 @@ impl NodeCore {
         worker.memory.caller = post.caller;
         worker.environment = environment;
         let id = worker.id;
-        let mut assign = self.assignment(&self.workers[&key].environment, &grant);
         assign.worker = id;
         assign.welcome = Some(self.welcome(id, post.job));
         assign.setup = setup;
@@ -51,6 +59,7 @@ impl NodeCore {
         assign.environment = Some(self.workers[&key].environment.clone());
         self.workers.get_mut(&key).expect("it was just chosen").grant = Some(grant);
         self.confine(key);
+        self.fence(key, decision);
         self.send(key, assign);
         Some(key)
     }
@@ -82,46 +91,106 @@ impl NodeCore {
         Some(self.idle.remove(position))
     }
 
-    /// The part of [`Assign`] that follows from what was granted.
-    fn assignment(&self, own: &Environment, grant: &Grant) -> Assign {
-        let slots: Vec<(&str, Vec<u32>)> = grant
-            .devices()
-            .iter()
-            .map(|of| (of.resource.as_str(), of.shares.iter().map(|share| share.device).collect()))
-            .collect();
-        let own_variables: BTreeMap<&str, Option<&str>> =
-            own.variables.iter().map(|variable| (variable.name.as_str(), variable.value.as_deref())).collect();
-        let node = |name: &str| self.plan.variables.get(name).cloned();
-        let own_value = |name: &str| own_variables.get(name).copied().flatten().map(str::to_owned);
-        let around = WorkerEnvironment { node: &node, own: &own_value };
-        let mut variables = own.variables.clone();
-        let shown = environment(&self.plan.offer, &slots, around);
-        variables.extend(shown.into_iter().map(|(name, value)| Variable { name, value }));
-        if node(THREADS).is_none() && !own_variables.contains_key(THREADS) {
-            let threads = grant.demand().get("CPU").wholes().max(1);
-            variables.push(Variable { name: THREADS.into(), value: Some(threads.to_string()) });
-        }
-        let devices = slots.iter().map(|(resource, slots)| {
-            let (ids, preset) = visible_ids(&self.plan.offer, resource, slots, around);
-            Devices { resource: (*resource).to_owned(), ids, preset }
-        });
-        Assign { variables, devices: devices.collect(), resources: amounts(grant.demand().iter()), ..Assign::default() }
+    /// The part of [`Assign`] that follows from what was granted, and how the worker is kept from other devices.
+    fn assignment(&self, own: &Environment, grant: &Grant, home: Option<GroupMembership>) -> (Assign, Decision) {
+        let slots = slots_of(grant);
+        let realm = self.realm_of(&slots, home);
+        self.around(own, |around| {
+            // Where it must be fenced and cannot be, the order was refused.
+            let decision = self.plan.isolation.decide(&self.plan.offer, &slots, &realm, around);
+            let decision = decision.expect("ISOLATION-1: what must be fenced was looked at before it was begun");
+            let realm = if decision.fence.is_some() { &realm[..] } else { &[] };
+            let around = WorkerEnvironment { realm, ..around };
+            let mut variables = own.variables.clone();
+            let shown = environment(&self.plan.offer, &slots, around);
+            variables.extend(shown.into_iter().map(|(name, value)| Variable { name, value }));
+            if (around.node)(THREADS).is_none() && !own.variables.iter().any(|variable| variable.name == THREADS) {
+                let threads = grant.demand().get("CPU").wholes().max(1);
+                variables.push(Variable { name: THREADS.into(), value: Some(threads.to_string()) });
+            }
+            let devices = slots.iter().map(|(resource, slots)| {
+                let (ids, preset) = visible_ids(&self.plan.offer, resource, slots, around);
+                Devices { resource: (*resource).to_owned(), ids, preset }
+            });
+            let resources = amounts(grant.demand().iter());
+            let fence = decision.fence.clone();
+            (Assign { variables, devices: devices.collect(), resources, fence, ..Assign::default() }, decision)
+        })
     }
 
-    /// Who holds shares of a device: the process, in words where it is not one that `of_bundle` names, and how much.
-    pub fn holders_of(
-        &self,
-        (resource, slot): (&str, u32),
-        of_bundle: impl Fn(BundleKey) -> String,
-    ) -> Vec<(u32, String, Quantity)> {
-        let by_grant: BTreeMap<_, _> =
-            self.workers.values().filter_map(|worker| Some((worker.grant.as_ref()?.id(), worker))).collect();
+    /// Looks at something with the variables of a worker that has these of its own.
+    fn around<R>(&self, own: &Environment, look: impl FnOnce(WorkerEnvironment<'_>) -> R) -> R {
+        let own: BTreeMap<&str, Option<&str>> =
+            own.variables.iter().map(|variable| (variable.name.as_str(), variable.value.as_deref())).collect();
+        let node = |name: &str| self.plan.variables.get(name).cloned();
+        let own = |name: &str| own.get(name).copied().flatten().map(str::to_owned);
+        look(WorkerEnvironment { node: &node, own: &own, realm: &[] })
+    }
+
+    /// ISOLATION-2: the devices of a grant, and of its placement group on this machine.
+    fn realm_of<'a>(&'a self, granted: &Slots<'a>, home: Option<GroupMembership>) -> Slots<'a> {
+        let mut realm: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+        for (resource, slots) in granted {
+            realm.entry(resource).or_default().extend(slots);
+        }
+        let bundles = home.into_iter().flat_map(|home| self.bundles_in(home.group));
+        for (resource, slots) in bundles.flat_map(slots_of) {
+            realm.entry(resource).or_default().extend(slots);
+        }
+        realm.into_iter().collect()
+    }
+
+    /// Why a worker for this order cannot be fenced, where it must be.
+    pub(super) fn cannot_be_fenced(&self, order: &Place, grant: &Grant) -> Option<String> {
+        if self.plan.isolation.asked != Isolation::Require {
+            return None;
+        }
+        let job = self.jobs.get(&order.job)?;
+        let own = order.environment.as_ref();
+        let environment = merged(job.told.environment.as_ref(), own.unwrap_or(&Environment::default()));
+        let slots = slots_of(grant);
+        let home = order.group.map(|group| GroupMembership { group, captures: order.captures });
+        let realm = self.realm_of(&slots, home);
+        self.around(&environment, |around| self.plan.isolation.decide(&self.plan.offer, &slots, &realm, around).err())
+    }
+
+    /// ISOLATION-1: the worker has a grant, and is refused what is not its own from here on.
+    fn fence(&mut self, key: Key, decision: Decision) {
+        if let Some(denied) = decision.by_cgroup {
+            self.out.push(Effect::Fence(DeviceFence { worker: key, denied }));
+        }
+        if self
+            .workers
+            .get(&key)
+            .and_then(|worker| worker.grant.as_ref())
+            .is_some_and(|grant| !grant.devices().is_empty())
+        {
+            self.devices.isolation.insert(key, decision.told);
+        }
+    }
+
+    /// ISOLATION-1: a worker's fence could not be made.
+    pub fn fence_failed(&mut self, key: Key, why: &str) {
+        self.log(format!("worker {key} cannot be fenced and is ended: {why}. No fence is promised from here on"));
+        self.plan.isolation.breaks(why);
+        self.kill_worker(key);
+    }
+
+    /// Who holds shares of a device; `of_bundle` names a bundle in words.
+    pub fn holders_of(&self, (resource, slot): (&str, u32), of_bundle: impl Fn(BundleKey) -> String) -> Vec<Holder> {
+        let by_grant: BTreeMap<_, _> = self
+            .workers
+            .iter()
+            .filter_map(|(key, worker)| Some((worker.grant.as_ref()?.id(), (key, worker))))
+            .collect();
         let holders = self.ledger.holders(resource, slot).into_iter().map(|(grant, share)| {
             let found = by_grant.get(&grant);
             let ending = || "a process that is ending".to_owned();
             let unnamed = || self.bundle_of(grant).map_or_else(ending, &of_bundle);
-            let label = found.map_or_else(unnamed, |worker| worker.label.clone());
-            (found.and_then(|worker| worker.pid).unwrap_or(0), label, share)
+            let label = found.map_or_else(unnamed, |(_, worker)| worker.label.clone());
+            let pid = found.and_then(|(_, worker)| worker.pid).unwrap_or(0);
+            let isolation = found.and_then(|(key, _)| self.devices.isolation.get(key).cloned());
+            Holder { pid, label, share, isolation }
         });
         holders.collect()
     }

@@ -87,6 +87,12 @@ impl NodeCore {
         bundles.filter(|((of, _), _)| *of == group).map(|((_, number), _)| number).collect()
     }
 
+    /// What is set aside here for the bundles of a group.
+    pub(super) fn bundles_in(&self, group: PlacementGroupId) -> impl Iterator<Item = &Grant> {
+        let bundles = self.head.iter().flat_map(|head| head.bundles.iter());
+        bundles.filter(move |((of, _), _)| *of == group).map(|(_, bundle)| self.ledger.reserved(bundle))
+    }
+
     /// The bundle that a grant of the ledger is, where it is one.
     pub(super) fn bundle_of(&self, grant: GrantId) -> Option<BundleKey> {
         let mut bundles = self.head.iter().flat_map(|head| head.bundles.iter());

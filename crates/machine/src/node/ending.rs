@@ -62,6 +62,7 @@ impl NodeCore {
         self.verdict(key, text);
         self.idle.retain(|idle| *idle != key);
         let Some(worker) = self.workers.remove(&key) else { return };
+        self.devices.isolation.remove(&key);
         if worker.job.is_some() {
             self.out.push(Effect::LeaveStore { client: key });
         }

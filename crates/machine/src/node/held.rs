@@ -10,18 +10,29 @@ use crate::environments::{Asked, Command, Due, Readiness, merged};
 use crate::served_head::Held;
 use oxiray_ids::JobId;
 use oxiray_resources::Grant;
-use oxiray_wire::message::{Environment, EnvironmentMade, FailureCode, Place, PlaceRefused};
+use oxiray_wire::message::{Environment, EnvironmentMade, Failure, FailureCode, Place, PlaceRefused};
 
 impl NodeCore {
     /// Has a worker for an order that is granted, or holds it until that can be.
     pub(super) fn begin_order(&mut self, order: Place, grant: Grant) {
+        if let Some(why) = self.cannot_be_fenced(&order, &grant) {
+            let text = format!(
+                "task or actor `{}` is to be fenced on node {} ({}), which was started with --device-isolation=require, and \
+                 cannot be: {why}. Start the node with --device-isolation=fence to have it run all the same",
+                order.label, self.plan.node, self.plan.ip
+            );
+            return self.refuse_order(Held { order, grant }, Some(FailureCode::DeviceIsolation.because(text)));
+        }
         match self.environment_for(&order) {
             Readiness::Yes => self.carry_out_order(order, grant),
             Readiness::NotYet => {
                 let Some(head) = &mut self.head else { return };
                 head.held.insert(order.order, Held { order, grant });
             }
-            Readiness::Never(text) => self.refuse_order(Held { order, grant }, Some(text)),
+            Readiness::Never(text) => {
+                let text = format!("[Node {}] {text} (the identifier of the node is {})", self.plan.ip, self.plan.node);
+                self.refuse_order(Held { order, grant }, Some(FailureCode::RuntimeEnv.because(text)));
+            }
         }
     }
 
@@ -113,12 +124,8 @@ impl NodeCore {
         }
     }
 
-    fn refuse_order(&mut self, Held { order, grant }: Held, why: Option<String>) {
+    fn refuse_order(&mut self, Held { order, grant }: Held, failure: Option<Failure>) {
         self.ledger.release(grant);
-        let failure = why.map(|text| {
-            let text = format!("[Node {}] {text} (the identifier of the node is {})", self.plan.ip, self.plan.node);
-            FailureCode::RuntimeEnv.because(text)
-        });
         let last = self.head.as_ref().map_or(0, |head| head.order);
         let state = Some(self.news(last));
         self.report(PlaceRefused { order: order.order, state, failure });

@@ -2,6 +2,7 @@
 
 use super::SESSION_VARIABLE;
 use crate::descriptors::with_reserve;
+use crate::fences::Doors;
 use crate::interpreters::{self, program, safe_value};
 use crate::poller::{Poller, Token};
 use oxiray_machine::{Key, Origin, TemplateKey};
@@ -138,11 +139,13 @@ impl Templates {
         &mut self,
         poller: &Poller,
         key: TemplateKey,
-        (worker, groups): (Key, Vec<String>),
+        (worker, doors): (Key, Doors),
         ends: [OwnedFd; 3],
     ) {
         if let Some(template) = self.running.get_mut(&key) {
-            template.connection.send_with(&Fork { request: worker, groups }.into(), ends.into());
+            template
+                .connection
+                .send_with(&Fork { request: worker, groups: doors.groups, fences: doors.fences }.into(), ends.into());
             self.flush(poller, key);
         }
     }

@@ -101,6 +101,14 @@ impl Cell {
         memory.into_iter().chain(processes).collect()
     }
 
+    pub(super) fn memory_directory(&self) -> Option<&Path> {
+        self.memory.as_ref().map(|(_, directory)| directory.as_path())
+    }
+
+    pub(super) fn processes_directory(&self) -> Option<&Path> {
+        self.processes.as_deref()
+    }
+
     /// The files by which a process enters.
     pub(super) fn doors(&self) -> Vec<String> {
         self.directories().iter().map(|directory| directory.join("cgroup.procs").display().to_string()).collect()

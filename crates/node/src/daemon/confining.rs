@@ -2,15 +2,27 @@
 
 use super::Daemon;
 use crate::control_groups::Killed;
-use oxiray_machine::{Confinement, Key};
+use crate::fences::Doors;
+use oxiray_machine::{Confinement, DeviceFence, Key};
 
 impl Daemon {
     /// The files by which a worker that is to be forked enters its groups.
-    pub(super) fn groups_of_new(&mut self, key: Key) -> Vec<String> {
-        self.workers.control_groups.take(key).unwrap_or_else(|error| {
+    pub(super) fn doors_of_new(&mut self, key: Key) -> Doors {
+        let groups = self.workers.control_groups.take(key).unwrap_or_else(|error| {
             self.log.line(&format!("worker {key} has no limits: its control group cannot be made: {error}"));
             Vec::new()
+        });
+        self.workers.fences.take(key, groups, &self.workers.control_groups).unwrap_or_else(|error| {
+            self.log.line(&format!("worker {key} cannot be kept from devices: {error}"));
+            Doors::default()
         })
+    }
+
+    /// FENCES-1.
+    pub(super) fn fence(&mut self, told: &DeviceFence) {
+        if let Err(why) = self.workers.fences.refuse(told) {
+            self.core.fence_failed(told.worker, &why);
+        }
     }
 
     pub(super) fn confine(&mut self, told: Confinement) {
@@ -44,6 +56,7 @@ impl Daemon {
             self.look_for_kills(key);
         }
         self.workers.control_groups.look_again();
+        self.workers.fences.look_again();
         self.processes_met_limits(true);
     }
 

@@ -38,6 +38,8 @@ impl Daemon {
 
     fn carry_out_one(&mut self, effect: Effect) {
         match effect {
+            // FENCES-1.
+            Effect::Send { to, message: Message::Assign(_) } if self.workers.fences.has_failed(to) => {}
             Effect::Send { to, message } => self.queue(to, &message, Vec::new()),
             Effect::Join { client, placed, worker, peer } => self.join(client, &placed, worker, peer),
             Effect::StartTemplate { template, origin } => self.start_template(template, &origin),
@@ -50,6 +52,7 @@ impl Daemon {
             Effect::Kill { worker } => self.kill_worker(worker),
             Effect::KillMember { member } => self.kill_member(member),
             Effect::Confine(told) => self.confine(told),
+            Effect::Fence(told) => self.fence(&told),
             Effect::Submission(order) => self.order_submission(order),
             Effect::Expel { peer, why } => self.expel(peer, &why),
             Effect::Close { client } => self.close_when_sent(client),

@@ -54,12 +54,12 @@ impl Daemon {
 
     fn order_fork(&mut self, key: Key, template: TemplateKey) -> io::Result<()> {
         let (control, far) = Connection::pair()?;
-        let groups = self.groups_of_new(key);
+        let doors = self.doors_of_new(key);
         let (output, output_far) = reading_pipe()?;
         let (errors, errors_far) = reading_pipe()?;
         self.workers.add(key, template, output, errors);
         self.add_stream(key, Stream::new(control, Role::Worker, 0));
-        self.children.templates.fork(&self.poller, template, (key, groups), [far, output_far, errors_far]);
+        self.children.templates.fork(&self.poller, template, (key, doors), [far, output_far, errors_far]);
         Ok(())
     }
 

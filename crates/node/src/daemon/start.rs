@@ -8,6 +8,7 @@ use crate::children::{Children, SESSION_VARIABLE};
 use crate::config::Config;
 use crate::control_groups::{self, ControlGroups};
 use crate::descriptors::raise_limit;
+use crate::fences::Fences;
 use crate::join::Joined;
 use crate::journal::JournalClient;
 use crate::lease::patience;
@@ -241,7 +242,8 @@ impl Foundation {
             };
         plan.warnings.iter().for_each(|warning| log.line(warning));
         let (control_groups, told) = ControlGroups::begin(bounds.limits.as_ref(), &plan.variables, session.directory());
-        for line in &told {
+        let (fences, refused) = Fences::begin(&plan.isolation, &plan.offer.device_nodes);
+        for line in told.iter().chain(&refused) {
             log.line(line);
         }
         let warnings = plan.warnings.clone();
@@ -269,7 +271,11 @@ impl Foundation {
             listener: Listener::new(listener, description.token),
             streams: Streams::new(),
             children: Children::new(reaper, template),
-            workers: Workers::new(control_groups, MemoryWatch::new(bounds.limits, bounds.monitor), session.logs()),
+            workers: Workers::new(
+                (control_groups, fences),
+                MemoryWatch::new(bounds.limits, bounds.monitor),
+                session.logs(),
+            ),
             objects: Objects::new(store),
             devices,
             membership: Membership::new(address, joined.as_ref().map(|joined| joined.way.clone())),

@@ -59,6 +59,8 @@ spelled! {
         PendingCalls: "pending_calls",
         /// An environment cannot be made.
         RuntimeEnv: "runtime_env",
+        /// The kernel cannot keep it from devices that it was not granted, where its node requires that.
+        DeviceIsolation: "device_isolation",
         /// The connection to the daemon is over.
         DaemonDied: "daemon_died",
         /// The object's owner died before it published the value.

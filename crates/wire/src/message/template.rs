@@ -22,6 +22,9 @@ pub struct Fork {
     /// The files by which the worker enters its control groups, before anything else.
     #[field(2)]
     pub groups: Vec<String>,
+    /// Those without which it is not to begin: they keep it from devices.
+    #[field(3)]
+    pub fences: Vec<String>,
 }
 
 /// template → daemon: the worker runs.

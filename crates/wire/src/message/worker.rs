@@ -43,6 +43,32 @@ pub struct Assign {
     /// Whether what it makes runs in that group too.
     #[field(11)]
     pub captures: bool,
+    /// The device nodes that it is kept from, where the kernel keeps it.
+    #[field(12)]
+    pub fence: Option<Fence>,
+}
+
+/// Device nodes that a worker is kept from.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
+pub struct Fence {
+    /// The devices by number: a descriptor of one that the worker has inherited is closed.
+    #[field(1)]
+    pub denied: Vec<DeviceNumber>,
+    /// The paths of their nodes, where the worker is to refuse them to itself by a ruleset of Landlock; empty where its
+    /// cgroup does.
+    #[field(2)]
+    pub paths: Vec<String>,
+}
+
+/// A character device as the kernel knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Fields)]
+pub struct DeviceNumber {
+    /// The driver's number.
+    #[field(1)]
+    pub major: u32,
+    /// The driver's number for the device.
+    #[field(2)]
+    pub minor: u32,
 }
 
 /// daemon → worker, with a stream: a client that may call this worker.

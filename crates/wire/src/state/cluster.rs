@@ -1,7 +1,7 @@
 //! The cluster in whole, as `oxiray status` and `nodes()` read it.
 
 use super::rows::{ActorRow, GroupRow, NodeRow, WorkerRow};
-use super::words::{DemandKind, DeviceService};
+use super::words::{DemandKind, DeviceService, DeviceTier};
 use super::{Amounts, AutoscalerState, StandingRecord};
 use crate::message::DeviceUse;
 use oxiray_fields::Fields;
@@ -107,6 +107,21 @@ pub struct DeviceHolder {
     /// How much of the device it has, from 0 to 1.
     #[field(3)]
     pub share: f64,
+    /// What keeps it from other devices; nothing where it is not a process.
+    #[field(4)]
+    pub isolation: Option<DeviceIsolation>,
+}
+
+/// What keeps a process from devices that it was not granted.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DeviceIsolation {
+    /// What is in force.
+    #[field(1)]
+    pub tier: DeviceTier,
+    /// Why it is less than its node was started with; empty where it is not.
+    #[field(2)]
+    pub reason: String,
 }
 
 /// Those that wait for the same resources.

@@ -121,6 +121,18 @@ words! {
         Quarantined = 2: "quarantined",
     }
 
+    /// What keeps a process from devices that it was not granted, weakest first.
+    DeviceTier {
+        /// Variables that list its devices, which it may ignore.
+        Variable = 1: "variable",
+        /// The kernel, by a ruleset of Landlock.
+        Landlock = 2: "landlock",
+        /// The kernel, by exceptions of a cgroup of version 1.
+        Cgroup1 = 3: "cgroup1",
+        /// The kernel, by a program of a cgroup of version 2.
+        Cgroup = 4: "cgroup",
+    }
+
     /// Who waits for resources.
     DemandKind {
         /// Tasks.

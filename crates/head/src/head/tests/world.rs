@@ -8,7 +8,7 @@ use oxiray_ids::ObjectId;
 use oxiray_ids::{LeaseNumber, NodeId};
 use oxiray_journal::{Change, Rows};
 use oxiray_machine::Whereabouts;
-use oxiray_machine::{DeviceQuestion, Residue};
+use oxiray_machine::{DeviceQuestion, IsolationPlan, Residue};
 use oxiray_resources::{Inventory, ResourceName};
 use oxiray_wire::message::{
     ActorAnswer, Amount, Assign, ClientToDaemon, Direction as _, Environment, HeadToNode, NodeOfWorker, NodeToDaemon,
@@ -63,6 +63,7 @@ fn plan(cpus: u32, gpus: u32) -> Plan {
         node: NodeId::new([200; 28]),
         inventory: Inventory::new(named).expect("an inventory"),
         offer,
+        isolation: IsolationPlan::default(),
         labels: BTreeMap::new(),
         store_bytes: 0,
         hostname: "here".into(),
@@ -273,6 +274,7 @@ impl World {
             }
             Effect::AskDevice(question) => self.questions.push(question),
             Effect::Copy { .. }
+            | Effect::Fence(_)
             | Effect::MeasureDevices
             | Effect::StartTemplate { .. }
             | Effect::EndTemplate { .. }

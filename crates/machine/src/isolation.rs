@@ -1,0 +1,148 @@
+//! Which device nodes a worker is kept from, and by what.
+//!
+//! - ISOLATION-1: a worker is said to be fenced only where its fence is in force before anything of the user's runs: a
+//!   fence that cannot be made ends the worker.
+//! - ISOLATION-2: a fence lets a worker open its *realm* and no other device: what it was granted, and within a placement
+//!   group the devices of all bundles of that group on this machine.
+
+use crate::names::Key;
+use oxiray_accelerators::{DeviceNode, Offer, WorkerEnvironment, chooses_devices, hides_devices};
+use oxiray_fence::{DenyList, DenyRule, Isolation, Mechanism, NodeKind};
+use oxiray_wire::message::{DeviceNumber, Fence};
+use oxiray_wire::state::{DeviceIsolation, DeviceTier};
+use std::path::PathBuf;
+
+/// Devices by resource and slot.
+pub(crate) type Slots<'a> = Vec<(&'a str, Vec<u32>)>;
+
+/// How far devices are to be kept from those that they were not granted to, and what this machine has for that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IsolationPlan {
+    /// What the node was started with.
+    pub asked: Isolation,
+    /// By what the kernel refuses device nodes here, strongest first.
+    pub mechanisms: Vec<Mechanism>,
+    /// Why the others are not among them.
+    pub why: String,
+    /// Where the machine's files are, for one that was recorded; `/` for a real one.
+    pub root: PathBuf,
+}
+
+impl Default for IsolationPlan {
+    fn default() -> Self {
+        Self { asked: Isolation::Variable, mechanisms: Vec::new(), why: String::new(), root: PathBuf::from("/") }
+    }
+}
+
+/// A worker's cgroup is to refuse these devices from now on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceFence {
+    /// The worker.
+    pub worker: Key,
+    /// What it is refused.
+    pub denied: DenyList,
+}
+
+/// How one worker is kept from devices.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Decision {
+    /// What its holder is shown.
+    pub(crate) told: DeviceIsolation,
+    /// What its cgroup is to refuse; nothing where it refuses it itself, or nobody does.
+    pub(crate) by_cgroup: Option<DenyList>,
+    /// What it is told; nothing where the kernel refuses it nothing.
+    pub(crate) fence: Option<Fence>,
+}
+
+impl Decision {
+    fn unfenced(reason: String) -> Self {
+        let told = DeviceIsolation { tier: DeviceTier::Variable, reason };
+        Self { told, by_cgroup: None, fence: None }
+    }
+}
+
+impl IsolationPlan {
+    /// How a worker with these devices is kept from others. An error says why one that must be fenced cannot be.
+    pub(crate) fn decide(
+        &self,
+        offer: &Offer,
+        granted: &Slots<'_>,
+        realm: &Slots<'_>,
+        around: WorkerEnvironment<'_>,
+    ) -> Result<Decision, String> {
+        let is_required = self.asked == Isolation::Require;
+        if self.asked < Isolation::Fence || granted.is_empty() && !is_required && !hides_devices(around) {
+            return Ok(Decision::unfenced(String::new()));
+        }
+        match self.fenced(offer, granted, realm, around) {
+            Err(reason) if is_required => Err(reason),
+            Err(reason) => Ok(Decision::unfenced(reason)),
+            fenced => fenced,
+        }
+    }
+
+    fn fenced(
+        &self,
+        offer: &Offer,
+        granted: &Slots<'_>,
+        realm: &Slots<'_>,
+        around: WorkerEnvironment<'_>,
+    ) -> Result<Decision, String> {
+        if let Some(variable) = granted.iter().find_map(|(resource, _)| chooses_devices(offer, resource, around)) {
+            return Err(format!("{variable} in its environment chooses devices past its grant"));
+        }
+        let open = open_nodes(offer, granted, realm)?;
+        let denied: Vec<&DeviceNode> = offer.device_nodes.iter().filter(|node| !open.contains(node)).collect();
+        let numbers = denied.iter().map(|node| {
+            let number = node.number.ok_or_else(|| format!("nobody tells which number {} has", node.path))?;
+            Ok(DeviceNumber { major: number.major, minor: number.minor })
+        });
+        let numbers = numbers.collect::<Result<Vec<DeviceNumber>, String>>()?;
+        let bears = |mechanism: &&Mechanism| {
+            **mechanism != Mechanism::Landlock || offer.devices.iter().all(|of| of.family.fencing.bears_landlock)
+        };
+        let Some(mechanism) = self.mechanisms.iter().find(bears) else {
+            let unfit = "the libraries of these devices fail where Landlock refuses a node";
+            return Err(if self.mechanisms.is_empty() { self.why.clone() } else { format!("{unfit}; {}", self.why) });
+        };
+        let rule = |of: &DeviceNumber| DenyRule { kind: NodeKind::Char, major: of.major, minor: Some(of.minor) };
+        let list = DenyList::new(numbers.iter().map(rule)).map_err(|error| error.to_string())?;
+        let (tier, is_by_cgroup) = match mechanism {
+            Mechanism::Cgroup => (DeviceTier::Cgroup, true),
+            Mechanism::Cgroup1 => (DeviceTier::Cgroup1, true),
+            Mechanism::Landlock => (DeviceTier::Landlock, false),
+        };
+        let path = |node: &&DeviceNode| self.root.join(node.path.trim_start_matches('/')).display().to_string();
+        let paths = if is_by_cgroup { Vec::new() } else { denied.iter().map(path).collect() };
+        Ok(Decision {
+            told: DeviceIsolation { tier, reason: String::new() },
+            by_cgroup: is_by_cgroup.then_some(list),
+            fence: Some(Fence { denied: numbers, paths }),
+        })
+    }
+
+    /// A fence that had worked when it was tried failed: none is promised from here on.
+    pub(crate) fn breaks(&mut self, why: &str) {
+        self.mechanisms.clear();
+        self.why = format!("a fence of another worker failed: {why}");
+    }
+}
+
+/// The nodes of a worker's realm; an error where it is not known which nodes a device of its own has.
+fn open_nodes<'a>(offer: &'a Offer, granted: &Slots<'_>, realm: &Slots<'_>) -> Result<Vec<&'a DeviceNode>, String> {
+    let nodes = |resource: &str, slot: u32| {
+        let of = offer.of(resource)?.slots.get(slot as usize)?.as_ref()?;
+        Some(of.nodes.as_slice()).filter(|nodes| !nodes.is_empty())
+    };
+    let each = |slots: &Slots<'_>| -> Vec<(String, u32)> {
+        slots.iter().flat_map(|(name, of)| of.iter().map(|slot| ((*name).to_owned(), *slot))).collect()
+    };
+    if let Some((resource, slot)) = each(granted).iter().find(|(resource, slot)| nodes(resource, *slot).is_none()) {
+        return Err(format!("it is not known which device nodes {resource} {slot} has"));
+    }
+    let all = each(granted).into_iter().chain(each(realm));
+    Ok(all.filter_map(|(resource, slot)| nodes(&resource, slot)).flatten().collect())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,363 @@
+"""A worker cannot open a device that it was not granted, where the kernel can refuse it.
+
+The machine is a recorded one with two NVIDIA GPUs whose device nodes have the numbers of `/dev/full` and `/dev/zero`: they
+can be opened wherever nothing refuses it, and nobody needs a GPU.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from ray.cluster_utils import Cluster
+
+#: Which device stands for which GPU, by the kernel's numbers.
+NUMBERS = [(1, 7), (1, 5)]
+NOBODY = 65534
+#: What a process may try in order to open a node.
+WAYS = ["by its name", "by a symbolic link", "by a node of its number", "by /proc/self/fd", "after setsid", "a child of a child"]
+
+
+def fences() -> dict[str, Any]:
+    """Which mechanisms work here, as `oxiray hardware` says."""
+    from oxiray import _cli
+
+    printed = subprocess.run([_cli.native_binary(), "hardware", "--json"], capture_output=True, text=True, check=True)
+    return json.loads(printed.stdout)["fences"] or {}
+
+
+def mechanism() -> str:
+    """The strongest that works for this user."""
+    words = {"cgroup v2": "cgroup", "cgroup v1": "cgroup1", "Landlock": "landlock"}
+    working = [tier for name, tier in words.items() if fences().get(name, {}).get("works")]
+    if not working:
+        pytest.skip(f"the kernel refuses nobody any node here: {fences()}")
+    return working[0]
+
+
+def recorded(folder: Path, with_nodes: bool = True) -> Path:
+    """A machine with two GPUs: their nodes are devices that can be opened, or, without rights to make those, files."""
+    host = folder / "host"
+    (host / "dev").mkdir(parents=True)
+    for minor, (major, number) in enumerate(NUMBERS):
+        node = host / "dev" / f"nvidia{minor}"
+        if with_nodes:
+            os.mknod(node, stat.S_IFCHR | 0o666, os.makedev(major, number))
+            node.chmod(0o666)
+        else:
+            node.write_text("")
+    gpus = [f"NVIDIA A100|GPU-{index}|00000000:0{index + 1}:00.0|85899345920|0|" for index in range(2)]
+    (host / "nvml.txt").write_text("\n".join(["driver=550.54.15", *gpus, "minor=0:0", "minor=1:1", ""]))
+    nodes = {f"/dev/nvidia{minor}": f"{major}:{number}" for minor, (major, number) in enumerate(NUMBERS)}
+    described = {"about": "Two GPUs whose nodes open.", "nvml": {"answers_file": "nvml.txt"}, "nodes": nodes}
+    (host / "host.json").write_text(json.dumps(described))
+    return host
+
+
+def opened(path: str) -> str:
+    """What comes of opening a node: `ok`, or the name of the error."""
+    try:
+        os.close(os.open(path, os.O_RDWR))
+    except OSError as error:
+        return errno.errorcode[error.errno or 0]
+    return "ok"
+
+
+def in_child(path: str, before: str = "", depth: int = 1) -> str:
+    """The same, tried by a new process, or by one of its own."""
+    code = f"""
+import errno, os, subprocess, sys
+{before}
+if {depth} > 1:
+    sys.exit(subprocess.run([sys.executable, "-c", {_OPENING!r}, {path!r}]).returncode)
+{_OPENING}
+"""
+    printed = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
+    return printed.stdout.strip()
+
+
+_OPENING = """
+import errno, os, sys
+try:
+    os.close(os.open(sys.argv[1], os.O_RDWR)); print("ok")
+except OSError as error:
+    print(errno.errorcode[error.errno])
+"""
+
+
+def tried(path: str, folder: str) -> dict[str, str]:
+    """What comes of each way to open a node."""
+    own = tempfile.mkdtemp(dir=folder)
+    link, second = f"{own}/link", f"{own}/second"
+    os.symlink(path, link)
+    try:
+        os.mknod(second, stat.S_IFCHR | 0o666, os.stat(path).st_rdev)
+        by_number = opened(second)
+    except OSError as error:
+        by_number = errno.errorcode[error.errno or 0]
+    found = os.open(path, os.O_PATH)
+    results = [opened(path), opened(link), by_number, opened(f"/proc/self/fd/{found}")]
+    results += [in_child(path, "os.setsid() if os.getpid() != os.getsid(0) else None"), in_child(path, depth=2)]
+    os.close(found)
+    return dict(zip(WAYS, results, strict=True))
+
+
+@ray.remote
+def look(host: str, folder: str) -> dict[str, Any]:
+    """What a worker finds: its GPUs, the variables, and what comes of opening each node."""
+    return {
+        "ids": [int(one) for one in ray.get_gpu_ids()],
+        "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
+        "order": os.environ.get("CUDA_DEVICE_ORDER"),
+        "tried": [tried(f"{host}/dev/nvidia{minor}", folder) for minor in range(2)],
+    }
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Path]]:
+    """Starts a cluster on the recorded machine, in that mode."""
+    if os.geteuid() != 0:
+        pytest.skip("device nodes are made by root only")
+    ray.shutdown()
+
+    def start(isolation: str, **options: Any) -> Path:
+        host = recorded(tmp_path)
+        monkeypatch.setenv("OXIRAY_HOST_ROOT", str(host))
+        ray.init(num_cpus=4, device_isolation=isolation, **options)
+        return host
+
+    yield start
+    ray.shutdown()
+
+
+def tiers(address: str) -> list[dict[str, Any]]:
+    """What `oxiray status` says of those who hold devices."""
+    from oxiray import _cli
+
+    command = [_cli.native_binary(), "status", "--json", "--address", address]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True)
+    return [holder["isolation"] for device in json.loads(printed.stdout)["devices"] for holder in device["holders"]]
+
+
+def test_cgroup_a_grant_opens_its_own_device_and_no_other(machine: Callable[..., Path], tmp_path: Path) -> None:
+    if mechanism() == "landlock":
+        pytest.skip(f"no cgroup refuses nodes here: {fences()}")
+    host = machine("fence")
+    both = ray.get([look.options(num_gpus=1).remote(str(host), str(tmp_path)) for _ in range(2)])
+    for found in both:
+        own = found["ids"][0]
+        print(f"GPU {own} granted:", json.dumps(found["tried"], indent=1))
+        assert set(found["tried"][own].values()) == {"ok"}, "its own device opens in every way"
+        assert set(found["tried"][1 - own].values()) == {"EPERM"}, "another's opens in none"
+        assert (found["visible"], found["order"]) == ("0", "PCI_BUS_ID"), "CUDA counts what can be opened"
+    whole = ray.get(look.options(num_gpus=2).remote(str(host), str(tmp_path)))
+    assert (whole["ids"], whole["visible"]) == ([0, 1], "0,1")
+    assert {outcome for way in whole["tried"] for outcome in way.values()} == {"ok"}
+    none = ray.get(look.remote(str(host), str(tmp_path)))
+    assert {outcome for way in none["tried"] for outcome in way.values()} == {"ok"}, "as without Oxiray"
+
+
+def test_cgroup_a_placement_group_shares_its_devices(machine: Callable[..., Path], tmp_path: Path) -> None:
+    if mechanism() == "landlock":
+        pytest.skip(f"no cgroup refuses nodes here: {fences()}")
+    host = machine("fence")
+    group = ray.util.placement_group([{"GPU": 1}, {"GPU": 1}])
+    ray.get(group.ready())
+    within = ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy
+    places = [within(group, placement_group_bundle_index=index) for index in range(2)]
+    runs = [look.options(num_cpus=0, num_gpus=1, scheduling_strategy=place) for place in places]
+    for found in ray.get([run.remote(str(host), str(tmp_path)) for run in runs]):
+        assert {outcome for way in found["tried"] for outcome in way.values()} == {"ok"}
+        assert found["visible"] == str(found["ids"][0]), "the realm is all devices of the machine"
+
+
+def test_tiers_are_what_is_in_force(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("device nodes are made by root only")
+    works = mechanism()
+    host = recorded(tmp_path)
+    ray.shutdown()
+    head = {"num_cpus": 2, "num_gpus": 2, "device_isolation": "fence", "env_vars": {"OXIRAY_HOST_ROOT": str(host)}}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    ray.init(address=cluster.address)
+
+    @ray.remote(num_gpus=0.5)
+    class Holder:
+        def look(self) -> dict[str, str]:
+            return tried(f"{host}/dev/nvidia1", str(tmp_path))
+
+    try:
+        fenced = Holder.remote()
+        assert set(ray.get(fenced.look.remote()).values()) <= {"EPERM", "EACCES"}
+        assert tiers(cluster.address) == [{"tier": works, "reason": ""}]
+        # What chooses devices by itself is left alone, and nobody is told otherwise.
+        name = "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"
+        free = Holder.options(runtime_env={"env_vars": {name: "1"}}).remote()
+        assert ray.get(free.look.remote())[WAYS[0]] == "ok"
+        told = tiers(cluster.address)[-1]
+        assert told["tier"] == "variable" and name in told["reason"]
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+
+
+def test_tiers_variables_alone_refuse_nothing(machine: Callable[..., Path], tmp_path: Path) -> None:
+    host = machine("variable")
+    found = ray.get(look.options(num_gpus=1).remote(str(host), str(tmp_path)))
+    assert {outcome for way in found["tried"] for outcome in way.values()} == {"ok"}
+    assert found["visible"] == str(found["ids"][0]) and found["order"] is None
+
+
+def test_tiers_require_refuses_what_cannot_be_fenced(machine: Callable[..., Path], tmp_path: Path) -> None:
+    if mechanism() == "landlock":
+        pytest.skip(f"no cgroup refuses nodes here: {fences()}")
+    host = machine("require")
+    found = ray.get(look.options(num_gpus=1).remote(str(host), str(tmp_path)))
+    own = found["ids"][0]
+    assert set(found["tried"][own].values()) == {"ok"} and set(found["tried"][1 - own].values()) == {"EPERM"}
+    none = ray.get(look.remote(str(host), str(tmp_path)))
+    assert {outcome for way in none["tried"] for outcome in way.values()} == {"EPERM"}, "no device without a grant"
+    chosen = {"env_vars": {"CUDA_VISIBLE_DEVICES": "0"}}
+    refused = look.options(num_gpus=1, runtime_env=chosen).remote(str(host), str(tmp_path))
+    with pytest.raises(ray.exceptions.DeviceIsolationError, match="CUDA_VISIBLE_DEVICES in its environment chooses devices"):
+        ray.get(refused)
+
+    @ray.remote(num_gpus=1, runtime_env=chosen)
+    class Holder:
+        def ping(self) -> None: ...
+
+    with pytest.raises(ray.exceptions.DeviceIsolationError, match="is to be fenced on node"):
+        ray.get(Holder.remote().ping.remote())
+    assert ray.available_resources()["GPU"] == 2.0, "nothing is held by what was refused"
+
+
+def test_stray_descriptors_are_closed_before_user_code(
+    machine: Callable[..., Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    mechanism()
+    host = machine("fence")
+    folder = tmp_path / "modules"
+    folder.mkdir()
+    (folder / "opens.py").write_text(f"import os\nkept = [os.open('{host}/dev/nvidia' + one, os.O_RDONLY) for one in '01']\n")
+
+    @ray.remote(num_gpus=1, runtime_env={"preload": ["opens"], "env_vars": {"PYTHONPATH": str(folder)}})
+    def kept() -> tuple[int, list[bool], int]:
+        import opens
+
+        def is_open(descriptor: int) -> bool:
+            return os.path.exists(f"/proc/self/fd/{descriptor}") or os.path.islink(f"/proc/self/fd/{descriptor}")
+
+        open_devices = [os.fstat(one).st_rdev for one in map(int, os.listdir("/proc/self/fd")) if is_open(one)]
+        return int(ray.get_gpu_ids()[0]), [os.makedev(*number) in open_devices for number in NUMBERS], len(opens.kept)
+
+    own, is_kept, opened_by_template = ray.get(kept.remote())
+    assert opened_by_template == 2 and is_kept[own] and not is_kept[1 - own], "what another was granted is closed"
+    ray.shutdown()
+    assert f"host/dev/nvidia{1 - own} was closed" in capfd.readouterr().err
+
+
+#: Whom a ruleset of Landlock is for: where cgroups are mounted read-only, as in containers, and a plain user.
+HELD = ["read-only cgroups", "nobody"]
+#: Makes all cgroups read-only in a mount namespace of its own, and becomes what follows.
+_READ_ONLY = """
+import os, subprocess, sys
+for line in open("/proc/self/mountinfo"):
+    before, _, after = line.partition(" - ")
+    if after.split()[0] in ("cgroup", "cgroup2"):
+        subprocess.run(["mount", "-o", "remount,bind,ro", before.split()[4]], check=True)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+
+
+def held(who: str, command: list[str]) -> list[str]:
+    """A command as that user, or in such a container."""
+    if who == "nobody":
+        return ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *command]
+    return ["unshare", "--mount", sys.executable, "-c", _READ_ONLY, *command]
+
+
+@pytest.mark.parametrize("who", HELD)
+def test_landlock_fences_where_there_are_no_cgroups(tmp_path: Path, who: str) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    if not fences().get("Landlock", {}).get("works"):
+        pytest.skip(f"no Landlock here: {fences()}")
+    if subprocess.run(held(who, ["sh", "-c", f"exec {sys.executable} -c ''"]), capture_output=True).returncode != 0:
+        pytest.skip(f"{who} cannot run {sys.executable}")
+    for above in (tmp_path, *tmp_path.parents[:3]):
+        above.chmod(above.stat().st_mode | 0o055)
+    host = recorded(tmp_path, with_nodes=False)
+    own = tmp_path / "own"
+    own.mkdir()
+    for path in (own, *(host / "dev").iterdir()):
+        os.chown(path, NOBODY, NOBODY)
+    variables = os.environ | {"OXIRAY_HOST_ROOT": str(host), "RAY_TMPDIR": str(own), "HOME": str(own)}
+    command = held(who, [sys.executable, "-c", _HELD])
+    printed = subprocess.run(command, env=variables, cwd=own, capture_output=True, text=True, timeout=120)
+    assert printed.returncode == 0, printed.stderr
+    found = json.loads(printed.stdout.splitlines()[-1])
+    assert found["own"] == "ok" and found["other"] == "EACCES"
+    assert found["child"] == "EACCES" and found["renamed"] and found["visible"] == "0"
+
+
+_HELD = """
+import json, os, subprocess, sys
+import ray
+ray.init(num_cpus=2, device_isolation="require")
+host = os.environ["OXIRAY_HOST_ROOT"]
+
+@ray.remote(num_gpus=1)
+def look():
+    def opened(path):
+        try:
+            os.close(os.open(path, os.O_RDWR))
+        except OSError as error:
+            import errno
+            return errno.errorcode[error.errno]
+        return "ok"
+    own = int(ray.get_gpu_ids()[0])
+    other = f"{host}/dev/nvidia{1 - own}"
+    code = "import sys, os; os.setsid() if os.getsid(0) != os.getpid() else None; open(sys.argv[1], 'r+')"
+    child = subprocess.run([sys.executable, "-c", code, other], capture_output=True, text=True)
+    # What has nothing to do with devices works as before.
+    os.makedirs("a/b", exist_ok=True)
+    open("a/file", "w").write("x")
+    os.rename("a/file", "a/b/file")
+    return {
+        "own": opened(f"{host}/dev/nvidia{own}"), "other": opened(other),
+        "child": "EACCES" if "PermissionError" in child.stderr else child.stderr,
+        "renamed": open("a/b/file").read() == "x", "visible": os.environ["CUDA_VISIBLE_DEVICES"],
+    }
+
+print(json.dumps(ray.get(look.remote())))
+"""
+
+
+def test_tiers_require_does_not_start_where_nothing_fences(tmp_path: Path) -> None:
+    """AMD's library fails where Landlock refuses a node, and there is no cgroup."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    from oxiray import _cli
+
+    hosts = Path(__file__).parents[1] / "fixtures" / "hosts"
+    variables = os.environ | {"OXIRAY_HOST_ROOT": str(hosts / "amd-mi300x8"), "RAY_TMPDIR": str(tmp_path)}
+    start = [_cli.native_binary(), "start", "--head", "--port=0", "--device-isolation=require"]
+    refused = subprocess.run(held("read-only cgroups", start), env=variables, cwd="/", capture_output=True, text=True, timeout=60)
+    assert refused.returncode == 1
+    assert "no kernel fence is possible here" in refused.stderr and "Landlock" in refused.stderr
+
+
+def test_tiers_an_unknown_isolation_is_refused() -> None:
+    ray.shutdown()
+    with pytest.raises(Exception, match="`watchful`; it is to be one of `variable`, `fence`, `require`"):
+        ray.init(device_isolation="watchful")
