@@ -38,12 +38,13 @@ pub(crate) fn load(library: &Path) -> Result<NvmlAnswers, NvmlFailure> {
     Ok(answers)
 }
 
-/// The processes that hold memory of a device, to compute or to draw.
+/// The processes that hold memory of a device, to compute, as clients of an MPS server, or to draw.
 pub(crate) fn holders(nvml: &Nvml, id: &str) -> Option<Vec<u32>> {
     let device = device(nvml, id).ok()?;
     let computing = device.running_compute_processes().ok()?;
+    let clients = device.mps_running_compute_processes().unwrap_or_default();
     let drawing = device.running_graphics_processes().unwrap_or_default();
-    Some(computing.into_iter().chain(drawing).map(|process| process.pid).collect())
+    Some(computing.into_iter().chain(clients).chain(drawing).map(|process| process.pid).collect())
 }
 
 /// How much a device is used now; nothing where NVML tells nothing of it.

@@ -123,6 +123,13 @@ fn who_holds_memory_is_told_by_slot(answers: &Path) {
     std::fs::write(answers, gpu("GPU-aa1", "11:1,12:1", "13:1") + &gpu("GPU-ab2", "", "21:1") + &third).unwrap();
     let all = processes(None, None).unwrap();
     assert_eq!([all.in_slot(0), all.in_slot(1)], [Some(vec![11, 12, 13]), Some(vec![21])]);
+    let with_client = gpu("GPU-aa1", "14:1", "") + &gpu("GPU-ab2", "", "") + &third + "mps=0:15:1,16:1\n";
+    std::fs::write(answers, with_client).unwrap();
+    assert_eq!(
+        [all.in_slot(0), all.in_slot(1)],
+        [Some(vec![14, 15, 16]), Some(vec![])],
+        "clients of an MPS server too"
+    );
     std::fs::write(answers, gpu("GPU-aa1", "", "") + &gpu("GPU-ab2", "22:1", "") + &third).unwrap();
     assert_eq!([all.in_slot(0), all.in_slot(1)], [Some(vec![]), Some(vec![22])], "as things are now");
     let restricted = processes(Some(" 1,MIG-77,GPU-aa"), None).unwrap();

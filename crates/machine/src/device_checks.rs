@@ -3,6 +3,7 @@
 //! - CHECK-1: what a dead worker held is kept until each of its devices has forgotten it, or the time for that is over.
 //! - CHECK-2: what is still in doubt by then is said to be so until an answer says otherwise, and is asked about again and
 //!   again.
+//! - CHECK-3: a device has forgotten the worker when it lists no dead process at all, for what the worker started is dead too.
 
 use oxiray_resources::Grant;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,8 +27,10 @@ pub type DeviceSlot = (String, u32);
 pub enum Residue {
     /// Nothing of them is left.
     Gone,
-    /// The device still lists one of them.
+    /// The device still lists the process that was asked about.
     Held,
+    /// The device still lists this other process, which is dead as well: one that a worker started, most likely.
+    HeldByOther(u32),
     /// Nobody can tell: the library does not answer such questions, or the device exists in name only.
     Unknown,
 }
@@ -50,6 +53,8 @@ enum Doubt {
     Unanswered,
     /// It still holds memory.
     Held,
+    /// It still holds memory of another process that is dead.
+    HeldByOther(u32),
 }
 
 /// What one worker held, and what is asked about it.
@@ -128,6 +133,7 @@ impl DeviceChecks {
         let doubt = |residue| match residue {
             None => Some(Doubt::Unanswered),
             Some(Residue::Held) => Some(Doubt::Held),
+            Some(Residue::HeldByOther(pid)) => Some(Doubt::HeldByOther(pid)),
             Some(Residue::Gone | Residue::Unknown) => None,
         };
         let doubtful = found.into_iter().filter_map(|(device, residue)| Some((device, doubt(residue)?)));
@@ -151,6 +157,7 @@ impl DeviceChecks {
         }
         match residue {
             Residue::Held => drop(check.doubtful.insert(device.clone(), Doubt::Held)),
+            Residue::HeldByOther(pid) => drop(check.doubtful.insert(device.clone(), Doubt::HeldByOther(pid))),
             Residue::Gone | Residue::Unknown => drop(check.doubtful.remove(device)),
         }
         self.judge(*worker, now, Step::default())
@@ -192,6 +199,11 @@ impl DeviceChecks {
 fn reason_of(doubt: Doubt, pid: u32) -> String {
     let doubt = match doubt {
         Doubt::Held => "the device",
+        Doubt::HeldByOther(other) => {
+            return format!(
+                "process {other} is dead, and the device still holds memory of it (process {pid} had the device)"
+            );
+        }
         Doubt::Unanswered => "its driver does not say whether it",
     };
     match pid {

@@ -192,9 +192,12 @@ fn answer(mut library: Library, is_dead: fn(u32) -> bool, questions: &Receiver<D
         let pids = catch_unwind(AssertUnwindSafe(asked));
         is_broken |= pids.is_err();
         let residue = match pids.ok().flatten() {
-            Some(pids) if pid == ANY_OF_THE_DEAD && pids.iter().any(|pid| is_dead(*pid)) => Residue::Held,
             Some(pids) if pids.contains(&pid) => Residue::Held,
-            Some(_) => Residue::Gone,
+            Some(pids) => match pids.into_iter().find(|listed| is_dead(*listed)) {
+                Some(_) if pid == ANY_OF_THE_DEAD => Residue::Held,
+                Some(other) => Residue::HeldByOther(other),
+                None => Residue::Gone,
+            },
             None => Residue::Unknown,
         };
         post.post(Said::Residue(question, residue));
@@ -295,6 +298,13 @@ mod tests {
         let other = DeviceQuestion { device: ("TPU".to_owned(), 0), ..question(0, 10) };
         desk.ask(other.clone());
         assert_eq!(next(&mut desk), DeviceAnswer::Residue(other, Residue::Unknown), "another family's");
+    }
+
+    #[test]
+    fn what_a_dead_worker_started_is_looked_for_as_well() {
+        let mut desk = desk(|pid| pid == 21, Box::new(|slot| Some(vec![20 + slot])));
+        assert_eq!(answer(&mut desk, 1, 7), Residue::HeldByOther(21));
+        assert_eq!(answer(&mut desk, 2, 7), Residue::Gone, "somebody who lives uses it");
     }
 
     #[test]

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! `init=9` makes `nvmlInit_v2` return 9 (the driver is not loaded), `lost=1` makes the second GPU one that cannot be
-//! opened (15), `mig=0` makes the first one partitioned, `minor=0:2` gives its device node the number 2 (else that of its place). A field left empty makes its question return 3 (not supported).
+//! opened (15), `mig=0` makes the first one partitioned, `minor=0:2` gives its device node the number 2 (else that of its place),
+//! `mps=0:4242:524288` lists process 4242 among the first one's clients of an MPS server. A field left empty makes its question return 3 (not supported).
 //! Only what `nvml-wrapper` asks in detection and in looking at a device's use is answered.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
@@ -58,6 +59,7 @@ struct Gpu {
     memory_bytes: Option<u64>,
     used_bytes: u64,
     computing: Vec<(u32, u64)>,
+    clients: Vec<(u32, u64)>,
     drawing: Vec<(u32, u64)>,
     busy_percent: Option<u32>,
 }
@@ -69,7 +71,7 @@ impl Answers {
     }
 
     fn parse(text: &str) -> Option<Self> {
-        let mut answers = Self::default();
+        let (mut answers, mut clients) = (Self::default(), Vec::new());
         for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
             match line.split_once('=') {
                 Some(("driver", version)) => version.clone_into(&mut answers.driver),
@@ -80,8 +82,15 @@ impl Answers {
                     let (index, minor) = of.split_once(':')?;
                     answers.minors.push((index.parse().ok()?, minor.parse().ok()?));
                 }
+                Some(("mps", of)) => {
+                    let (index, listed) = of.split_once(':')?;
+                    clients.push((index.parse::<usize>().ok()?, processes(listed)?));
+                }
                 _ => answers.gpus.push(Gpu::parse(line)?),
             }
+        }
+        for (index, listed) in clients {
+            answers.gpus.get_mut(index)?.clients.extend(listed);
         }
         Some(answers)
     }
@@ -95,7 +104,8 @@ impl Gpu {
         let (computing, drawing) = (processes(&text())?, processes(&text())?);
         let (memory_bytes, busy_percent) = (memory.parse().ok(), text().parse().ok());
         let used_bytes = used.parse().unwrap_or(0);
-        Some(Self { name, uuid, pci_address, memory_bytes, used_bytes, computing, drawing, busy_percent })
+        let clients = Vec::new();
+        Some(Self { name, uuid, pci_address, memory_bytes, used_bytes, computing, clients, drawing, busy_percent })
     }
 }
 
@@ -393,6 +403,18 @@ pub unsafe extern "C" fn nvmlDeviceGetGraphicsRunningProcesses_v3(
 ) -> c_int {
     // SAFETY: passed on to the caller.
     unsafe { list(device, |gpu| &gpu.drawing, count, processes) }
+}
+
+/// # Safety
+/// As in NVML: `count` must be valid, and `processes` null or writable for `*count` entries.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetMPSComputeRunningProcesses_v3(
+    device: Handle,
+    count: *mut c_uint,
+    processes: *mut ProcessInfo,
+) -> c_int {
+    // SAFETY: passed on to the caller.
+    unsafe { list(device, |gpu| &gpu.clients, count, processes) }
 }
 
 /// # Safety
