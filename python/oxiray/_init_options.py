@@ -123,9 +123,9 @@ DOCUMENTATION = """Connects to a cluster, or starts a private one on this machin
     _temp_dir: str or None. The folder of a new cluster's sessions; by default OXIRAY_TMPDIR, RAY_TMPDIR, else /tmp.
     object_spilling_directory: str or None. Where a new cluster writes objects that memory has no room for; by default its
         session's folder.
-    device_isolation: "variable", "fence", "require" or None. How far a new cluster keeps devices from those that they were
-        not granted to: by variables, by the kernel where that is possible, or by the kernel in any case; by default
-        OXIRAY_DEVICE_ISOLATION, else "variable". An option of Oxiray's own.
+    device_isolation: "variable", "watch", "fence", "require" or None. How far a new cluster keeps devices from those that they
+        were not granted to: by variables, by variables and a look at what is open, by the kernel where that is possible, or
+        by the kernel in any case; by default OXIRAY_DEVICE_ISOLATION, else "variable". An option of Oxiray's own.
     _node_name: str or None. The name of a new cluster's node; by default its address.
     _node_ip_address: str or None. Of several nodes on this machine, the one to connect to; by default the first.
     _system_config: dict or None. Switches of a new cluster: lineage_pinning_enabled (bool, True),

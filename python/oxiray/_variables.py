@@ -79,7 +79,7 @@ SETTINGS: dict[str, tuple[Variable, ...]] = {
         Variable("RAY_EXPERIMENTAL_NOSET_[...]", "1: the variable of that name is left as it is on workers", "0"),
         Variable(
             "OXIRAY_DEVICE_ISOLATION",
-            "how far devices are kept from those that they were not granted to: variable, fence or require",
+            "how far devices are kept from those that they were not granted to: variable, watch, fence or require",
             "variable",
         ),
         Variable("OXIRAY_NVML_LIBRARY", "the NVML library that is asked about NVIDIA's devices", "the system's"),

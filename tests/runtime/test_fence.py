@@ -359,5 +359,5 @@ def test_tiers_require_does_not_start_where_nothing_fences(tmp_path: Path) -> No
 
 def test_tiers_an_unknown_isolation_is_refused() -> None:
     ray.shutdown()
-    with pytest.raises(Exception, match="`watchful`; it is to be one of `variable`, `fence`, `require`"):
+    with pytest.raises(Exception, match="`watchful`; it is to be one of `variable`, `watch`, `fence`, `require`"):
         ray.init(device_isolation="watchful")

@@ -4,10 +4,11 @@
 //! `CUDA_VISIBLE_DEVICES` caps what is detected and must cover what is asked for. Without one, any number may be asked
 //! for: devices are then counted and handed out by number, whether the machine has them or not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use oxiray_families::{
-    Detected, Device, DeviceNode, Family, GPU, Lookup, Preset, device_resource, families_of, families_on_node,
+    Detected, Device, DeviceNode, Family, GPU, Lookup, NodeNumber, Preset, device_resource, families_of,
+    families_on_node,
 };
 use oxiray_resources::DEVICES_MAX;
 use serde::Serialize;
@@ -145,6 +146,19 @@ impl DeviceOffer {
     pub fn id(&self, slot: u32) -> String {
         let listed = self.preset.as_ref().and_then(|preset| preset.ids.get(slot as usize));
         listed.cloned().unwrap_or_else(|| slot.to_string())
+    }
+
+    /// The slots whose devices have this node for their own: several where they are parts of one board.
+    pub fn slots_with(&self, number: NodeNumber) -> Vec<u32> {
+        let has = |device: &SlotDevice| device.nodes.iter().any(|node| node.number == Some(number));
+        let slots = (0..).zip(&self.slots).filter(|(_, device)| device.as_ref().is_some_and(has));
+        slots.map(|(slot, _)| slot).collect()
+    }
+
+    /// The kernel's numbers of all its own nodes, each once.
+    pub fn numbers(&self) -> BTreeSet<NodeNumber> {
+        let devices = self.slots.iter().flatten();
+        devices.flat_map(|device| &device.nodes).filter_map(|node| node.number).collect()
     }
 
     /// Whether more are offered than the machine has.

@@ -162,9 +162,9 @@ pub(crate) struct StartOptions {
     /// Bytes of the object store.
     #[arg(long)]
     pub(crate) object_store_memory: Option<u64>,
-    /// How far devices are kept from those that they were not granted to: `variable` tells each process its devices, `fence`
-    /// has the kernel refuse it others where that is possible, `require` refuses to start or to run what cannot be fenced.
-    #[arg(long, value_name = "variable|fence|require")]
+    /// How far devices are kept from those that they were not granted to: `variable` tells each process its devices, `watch`
+    /// looks besides which it has open, `fence` has the kernel refuse it others where that is possible, `require` refuses to start or to run what cannot be fenced.
+    #[arg(long, value_name = "variable|watch|fence|require")]
     pub(crate) device_isolation: Option<String>,
     /// The machine's address.
     #[arg(long)]

@@ -128,6 +128,9 @@ fn draw_devices(text: &mut String, devices: &[DeviceRow]) {
             writeln!(text, "      {} of it: {} (pid {}){isolation}", holder.share, holder.name, holder.pid)
                 .expect(EXPECT);
         }
+        for violation in &device.violations {
+            writeln!(text, "      violation: {violation}").expect(EXPECT);
+        }
     }
 }
 
@@ -135,6 +138,7 @@ fn draw_devices(text: &mut String, devices: &[DeviceRow]) {
 fn isolated(isolation: &DeviceIsolation) -> String {
     let by = match isolation.tier {
         DeviceTier::Variable => "by variables alone",
+        DeviceTier::Watched => "by variables, and watched",
         DeviceTier::Landlock => "by the kernel (Landlock)",
         DeviceTier::Cgroup1 => "by the kernel (cgroup v1)",
         DeviceTier::Cgroup => "by the kernel (cgroup v2)",

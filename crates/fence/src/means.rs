@@ -130,18 +130,18 @@ pub enum Isolation {
 }
 
 impl Isolation {
-    /// Those that a node can be started with, weakest first. `Watch` is none of them: nobody looks yet at who uses devices.
-    const OFFERED: [(&str, Self); 3] =
-        [("variable", Self::Variable), ("fence", Self::Fence), ("require", Self::Require)];
+    /// Their words, weakest first.
+    const WORDS: [(&str, Self); 4] =
+        [("variable", Self::Variable), ("watch", Self::Watch), ("fence", Self::Fence), ("require", Self::Require)];
 
     /// The isolation of that word.
     pub fn from_word(word: &str) -> Option<Self> {
-        Self::OFFERED.iter().find(|(name, _)| *name == word).map(|(_, isolation)| *isolation)
+        Self::WORDS.iter().find(|(name, _)| *name == word).map(|(_, isolation)| *isolation)
     }
 
     /// All words, for people.
     pub fn words() -> String {
-        Self::OFFERED.map(|(name, _)| format!("`{name}`")).join(", ")
+        Self::WORDS.map(|(name, _)| format!("`{name}`")).join(", ")
     }
 }
 

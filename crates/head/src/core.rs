@@ -164,6 +164,11 @@ impl Core {
         self.at_node(|node| node.devices_measured(found));
     }
 
+    /// Which devices' own nodes the processes of workers have open.
+    pub fn nodes_opened(&mut self, found: &[oxiray_machine::OpenNode]) {
+        self.at_node(|node| node.nodes_opened(found));
+    }
+
     /// Every device: resource and slot.
     pub fn devices(&self) -> Vec<(&'static str, u32)> {
         self.node().devices()

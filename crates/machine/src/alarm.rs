@@ -8,6 +8,7 @@ use crate::names::Key;
 pub(crate) enum Alarm {
     DeviceCheck(Key),
     Measure,
+    OpenNodes,
     Overdue(Key),
     Verdict(Key),
     Undying(Key),

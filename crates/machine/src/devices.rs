@@ -18,6 +18,7 @@ pub(crate) struct Devices {
     pub(crate) measured: Measured,
     /// What keeps each worker that holds some from others.
     pub(crate) isolation: BTreeMap<Key, DeviceIsolation>,
+    pub(crate) open: Opened,
 }
 
 impl Devices {
@@ -27,8 +28,27 @@ impl Devices {
             out_of_service: OutOfService::new(),
             measured: Measured::default(),
             isolation: BTreeMap::new(),
+            open: Opened::default(),
         }
     }
+}
+
+/// A device that a process has open without a grant.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct OpenedBy {
+    /// The worker that the process is, or that has started it.
+    pub(crate) worker: Key,
+    pub(crate) pid: u32,
+    pub(crate) device: DeviceSlot,
+}
+
+/// What was seen last of device nodes that are open.
+#[derive(Debug, Default)]
+pub(crate) struct Opened {
+    /// When the next look is due, where one is.
+    pub(crate) next: Option<Instant>,
+    /// What is open without a grant, in words.
+    pub(crate) violations: BTreeMap<OpenedBy, String>,
 }
 
 /// What was measured last.

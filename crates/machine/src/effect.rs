@@ -115,6 +115,12 @@ pub enum Effect {
     AskDevice(DeviceQuestion),
     /// Measure how much devices are used; [`crate::NodeCore::devices_measured`] takes what is found.
     MeasureDevices,
+    /// Look which devices' own nodes the trees of these processes have open; [`crate::NodeCore::nodes_opened`] takes what is
+    /// found.
+    LookAtOpenNodes {
+        /// The processes of workers.
+        workers: Vec<u32>,
+    },
     /// Have these rows written in one step; the head is told what became of it.
     Write(Vec<Change>),
     /// A line for daemon.log.
@@ -132,6 +138,7 @@ impl Effect {
             | Self::LeaveStore { .. }
             | Self::AskDevice(_)
             | Self::MeasureDevices
+            | Self::LookAtOpenNodes { .. }
             | Self::Log(_)
             | Self::Write(_) => true,
             Self::Send { .. }

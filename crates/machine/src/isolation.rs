@@ -59,6 +59,13 @@ impl Decision {
         let told = DeviceIsolation { tier: DeviceTier::Variable, reason };
         Self { told, by_cgroup: None, fence: None }
     }
+
+    /// What is open of devices whose nodes are known is looked at.
+    fn watched(offer: &Offer, granted: &Slots<'_>) -> Self {
+        let unknown = open_nodes(offer, granted, &Vec::new()).err();
+        let tier = if unknown.is_none() { DeviceTier::Watched } else { DeviceTier::Variable };
+        Self { told: DeviceIsolation { tier, reason: unknown.unwrap_or_default() }, by_cgroup: None, fence: None }
+    }
 }
 
 impl IsolationPlan {
@@ -71,6 +78,9 @@ impl IsolationPlan {
         around: WorkerEnvironment<'_>,
     ) -> Result<Decision, String> {
         let is_required = self.asked == Isolation::Require;
+        if self.asked == Isolation::Watch {
+            return Ok(Decision::watched(offer, granted));
+        }
         if self.asked < Isolation::Fence || granted.is_empty() && !is_required && !hides_devices(around) {
             return Ok(Decision::unfenced(String::new()));
         }

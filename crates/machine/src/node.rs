@@ -10,6 +10,7 @@
 //! | `templates`, `kept_ready` | the processes that workers are forked from, and how many are kept ready |
 //! | `ending` | how workers end, and when what they held is given back |
 //! | `memory`, `confined` | who is ended where memory is short, and what each may take |
+//! | `open_nodes` | which device nodes workers have open, and whether they were granted the devices |
 //! | `device_use` | what drivers say of devices as time goes by |
 //! | `returning` | what the next head is told after the last one was lost |
 //!
@@ -32,6 +33,7 @@ pub(crate) mod ending;
 mod held;
 mod kept_ready;
 mod memory;
+pub(crate) mod open_nodes;
 mod returning;
 mod serving;
 mod templates;
@@ -126,6 +128,7 @@ impl NodeCore {
     pub fn settle(&mut self) {
         self.run_alarms();
         self.watch_devices();
+        self.watch_open_nodes();
         self.tell_state();
     }
 
@@ -223,6 +226,7 @@ impl NodeCore {
             match alarm {
                 Alarm::DeviceCheck(worker) => self.device_check_is_due(worker),
                 Alarm::Measure => self.measure_devices(),
+                Alarm::OpenNodes => self.look_at_open_nodes(),
                 Alarm::Overdue(worker) => self.is_overdue(worker),
                 Alarm::Undying(worker) => self.does_not_die(worker),
                 Alarm::Verdict(worker) => self.verdict(worker, "died, and left processes that have not ended yet"),

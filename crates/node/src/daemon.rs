@@ -161,6 +161,7 @@ impl Daemon {
             match answer {
                 DeviceAnswer::Residue(question, residue) => self.core.device_answered(&question, residue),
                 DeviceAnswer::Uses(uses) => self.core.devices_measured(uses),
+                DeviceAnswer::Opened(found) => self.core.nodes_opened(&found),
             }
         }
     }

@@ -4,8 +4,9 @@
 //!   threads of its own, one question after the other, and what it says is left in a mailbox.
 //! - DESK-2: each question is answered once at most, and by what was seen after it was asked.
 
+use crate::device_watch::DeviceWatch;
 use oxiray_accelerators::{DeviceProcesses, DeviceUse, Host, Offer};
-use oxiray_machine::{ANY_OF_THE_DEAD, DeviceQuestion, DeviceSlot, Residue};
+use oxiray_machine::{ANY_OF_THE_DEAD, DeviceQuestion, DeviceSlot, OpenNode, Residue};
 use oxiray_threads::{DEVICE_CHECK, DEVICE_USE, Mailbox, Post, mailbox, spawn};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -39,6 +40,7 @@ enum Said {
     Residue(DeviceQuestion, Residue),
     /// Of the devices of a resource.
     Uses(&'static str, Vec<DeviceUse>),
+    Opened(Vec<OpenNode>),
 }
 
 /// What a desk has found out.
@@ -48,6 +50,8 @@ pub enum DeviceAnswer {
     Residue(DeviceQuestion, Residue),
     /// How much all devices are used of which anybody says something.
     Uses(Vec<DeviceUse>),
+    /// The devices' own nodes that workers have open.
+    Opened(Vec<OpenNode>),
 }
 
 /// Where the libraries of a machine's devices are asked. Their threads start with the first question, and end with it.
@@ -55,6 +59,7 @@ pub enum DeviceAnswer {
 pub struct DeviceClient {
     libraries: BTreeMap<&'static str, Questions>,
     gauges: BTreeMap<&'static str, Gauge>,
+    watch: Option<DeviceWatch>,
     /// What each resource's measuring found last.
     uses: BTreeMap<&'static str, Vec<DeviceUse>>,
     post: Post<Said>,
@@ -72,13 +77,15 @@ impl DeviceClient {
             let (resource, own) = (processes.resource(), processes.clone());
             desk.add(resource, is_dead, Box::new(move |slot| processes.in_slot(slot)), Box::new(move || own.uses()));
         }
+        let post = desk.post.clone();
+        desk.watch = DeviceWatch::of(offer, Box::new(move |found| post.post(Said::Opened(found))));
         Ok(desk)
     }
 
     fn new() -> io::Result<Self> {
         let (post, mailbox) = mailbox()?;
         let (libraries, gauges, uses) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Ok(Self { libraries, gauges, uses, post, mailbox })
+        Ok(Self { libraries, gauges, watch: None, uses, post, mailbox })
     }
 
     fn add(&mut self, resource: &'static str, is_dead: fn(u32) -> bool, library: Library, measure: Measure) {
@@ -109,6 +116,13 @@ impl DeviceClient {
         }
     }
 
+    /// Has the process trees of workers looked at; what they have open is among [`DeviceClient::answers`].
+    pub fn look_at_open_nodes(&mut self, workers: Vec<u32>) {
+        if let Some(watch) = &mut self.watch {
+            watch.look(workers);
+        }
+    }
+
     /// What was found out since the last call.
     pub fn answers(&mut self) -> Vec<DeviceAnswer> {
         let said = self.mailbox.take().unwrap_or_default();
@@ -118,6 +132,7 @@ impl DeviceClient {
     fn noted(&mut self, said: Said) -> DeviceAnswer {
         match said {
             Said::Residue(question, residue) => DeviceAnswer::Residue(question, residue),
+            Said::Opened(found) => DeviceAnswer::Opened(found),
             Said::Uses(resource, uses) => {
                 self.uses.insert(resource, uses);
                 DeviceAnswer::Uses(self.uses.values().flatten().cloned().collect())

@@ -108,6 +108,7 @@ impl Node {
             match answer {
                 DeviceAnswer::Residue(question, residue) => self.core.device_answered(&question, residue),
                 DeviceAnswer::Uses(uses) => self.core.devices_measured(uses),
+                DeviceAnswer::Opened(found) => self.core.nodes_opened(&found),
             }
         }
     }

@@ -244,6 +244,7 @@ impl World {
             | Effect::Fence(_)
             | Effect::Confine(_)
             | Effect::MeasureDevices
+            | Effect::LookAtOpenNodes { .. }
             | Effect::KillMember { .. } => {}
             Effect::Write(changes) => self.write_down(changes),
             Effect::AskDevice(question) => self.ask_device(node, question),

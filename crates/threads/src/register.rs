@@ -8,6 +8,9 @@ pub const DEVICE_CHECK: Thread =
 /// Has one vendor's library measure how much devices are used.
 pub const DEVICE_USE: Thread =
     Thread { name: "device use", owner: "daemon, devices", ends: "with its desk, after the measuring under way" };
+/// Looks which device nodes workers have open.
+pub const DEVICE_WATCH: Thread =
+    Thread { name: "device watch", owner: "daemon, devices", ends: "with its desk, after the look under way" };
 /// Writes the head's journal.
 pub const JOURNAL: Thread =
     Thread { name: "journal", owner: "daemon, journal", ends: "with its desk, which waits for what is under way" };

@@ -32,7 +32,7 @@ fn what_cannot_be_used_is_explained_for_each_mechanism() {
 
 #[test]
 fn an_isolation_has_a_word() {
-    for word in ["variable", "fence", "require"] {
+    for word in ["variable", "watch", "fence", "require"] {
         assert!(Isolation::from_word(word).is_some() && Isolation::words().contains(word), "{word}");
     }
     assert_eq!(Isolation::from_word("Fence"), None);

@@ -101,6 +101,7 @@ impl HeadCore {
             state: if reason.is_some() { DeviceService::Quarantined } else { DeviceService::InService },
             reason,
             holders: self.holders_of(name, slot).into_iter().map(holder).collect(),
+            violations: self.own.violations_of(name, slot).map(str::to_owned).collect(),
             id,
         }
     }

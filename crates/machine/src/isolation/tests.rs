@@ -117,6 +117,18 @@ fn a_tier_is_never_more_than_what_is_known() {
 }
 
 #[test]
+fn who_is_watched_is_said_to_be_where_its_nodes_are_known() {
+    let mut offer = machine("nvidia", 2, None);
+    let decided =
+        |offer: &Offer| decide(&plan(Isolation::Watch, &ALL), offer, &[1], &[1]).expect("nothing is required");
+    assert_eq!(decided(&offer).told, DeviceIsolation { tier: DeviceTier::Watched, reason: String::new() });
+    assert!(decided(&offer).fence.is_none() && decided(&offer).by_cgroup.is_none());
+    offer.devices[0].slots[1] = None;
+    let told = decided(&offer).told;
+    assert!(told.tier == DeviceTier::Variable && told.reason.contains("GPU 1"), "{told:?}");
+}
+
+#[test]
 fn who_has_no_device_is_fenced_where_that_is_required_or_asked_for() {
     let offer = machine("nvidia", 2, None);
     assert!(decide(&plan(Isolation::Fence, &ALL), &offer, &[], &[]).expect("nothing is required").fence.is_none());

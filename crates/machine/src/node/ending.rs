@@ -68,6 +68,7 @@ impl NodeCore {
         }
         self.report(WorkerGone { worker: WorkerNumber(key), text: text.to_owned() });
         self.return_to_service(key, |_| false);
+        self.closed_with(key);
         let grants = worker.surplus.into_iter().chain(worker.grant);
         let step = self.devices.checks.begin(key, worker.pid.unwrap_or(0), grants.collect(), self.now);
         self.devices_checked(key, step);

@@ -63,6 +63,7 @@ impl Daemon {
             Effect::Write(changes) => self.write_rows(changes),
             Effect::AskDevice(question) => self.devices.ask(question),
             Effect::MeasureDevices => self.devices.measure(),
+            Effect::LookAtOpenNodes { workers } => self.devices.look_at_open_nodes(workers),
             Effect::Log(line) => self.log.line(&line),
         }
     }

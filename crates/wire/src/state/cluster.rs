@@ -92,6 +92,9 @@ pub struct DeviceRow {
     /// Who has it.
     #[field(9)]
     pub holders: Vec<DeviceHolder>,
+    /// Which processes of workers have it open without having been granted it, in words.
+    #[field(10)]
+    pub violations: Vec<String>,
 }
 
 /// A process that has a device, or a part of it.

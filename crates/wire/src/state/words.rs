@@ -131,6 +131,8 @@ words! {
         Cgroup1 = 3: "cgroup1",
         /// The kernel, by a program of a cgroup of version 2.
         Cgroup = 4: "cgroup",
+        /// Nothing, but what it has open is looked at.
+        Watched = 5: "watched",
     }
 
     /// Who waits for resources.

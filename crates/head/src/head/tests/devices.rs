@@ -1,6 +1,8 @@
 //! What becomes of devices whose holders are gone.
 
 use super::*;
+use oxiray_accelerators::NodeNumber;
+use oxiray_machine::OpenNode;
 use oxiray_wire::state::DeviceService;
 
 #[test]
@@ -143,4 +145,57 @@ fn what_the_dead_held_is_nobodys_until_its_devices_are_answered_for() {
     world.residue = Some(Residue::Gone);
     world.settle();
     assert_eq!((world.total("GPU"), world.out_of_service().len()), (20_000, 0), "a late answer is an answer");
+}
+
+/// A GPU's node that a process has open.
+fn open(worker: u32, pid: u32, minor: u32) -> OpenNode {
+    let (number, path) = (NodeNumber { major: 195, minor }, format!("/dev/nvidia{minor}"));
+    OpenNode { worker, pid, number, path }
+}
+
+/// What is open of a GPU without a grant.
+fn violations(world: &World, slot: usize) -> Vec<String> {
+    let report = world.core.report(1, &StoreFigures::default(), 0);
+    report.state.expect("a state").devices.remove(slot).violations
+}
+
+#[test]
+fn what_is_open_without_a_grant_is_told_once_and_for_as_long_as_it_is() {
+    let mut world = World::with_own_nodes(2, 2);
+    let driver = world.driver();
+    world.pass(Duration::from_secs(5));
+    assert!(world.looked_at.is_empty(), "nobody serves a job");
+    world.say(driver, request(1, &[GPU]));
+    let (lease, worker) = world.granted(driver, 1);
+    world.pass(Duration::from_secs(2));
+    let looked_at = world.looked_at.last().expect("a look each second").clone();
+    let [pid] = looked_at[..] else { panic!("one worker serves: {looked_at:?}") };
+
+    world.core.nodes_opened(&[
+        open(pid, pid, 0),
+        open(pid, 901, 1),
+        open(pid, 901, 1),
+        open(pid, pid, 9),
+        open(900, 900, 1),
+    ]);
+    world.settle();
+    let told = format!("f (pid {pid}, granted GPU 0): its process 901 has GPU 1 open (/dev/nvidia1)");
+    assert_eq!((violations(&world, 0), violations(&world, 1)), (vec![], vec![told.clone()]));
+    assert_eq!(world.notices(driver).iter().filter(|notice| notice.starts_with(&told)).count(), 1);
+
+    world.core.nodes_opened(&[open(pid, 901, 1), open(pid, 902, 1)]);
+    world.settle();
+    assert_eq!(world.notices(driver).len(), 2, "another process is another violation");
+    world.core.nodes_opened(&[open(pid, 902, 1)]);
+    world.settle();
+    assert_eq!((violations(&world, 1).len(), world.notices(driver).len()), (1, 2), "the first one closed it");
+
+    world.say(driver, LeaseReturn { lease, retiring: false });
+    world.bury(worker, "killed by signal 9 (SIGKILL)");
+    assert!(violations(&world, 1).is_empty(), "nothing is left of it");
+    let looks = world.looked_at.len();
+    world.core.nodes_opened(&[open(pid, 902, 1)]);
+    world.pass(Duration::from_secs(5));
+    assert!(violations(&world, 1).is_empty(), "a look that ended late tells nothing of who is gone");
+    assert!(world.looked_at.len() <= looks + 1, "nobody serves any more");
 }

@@ -3,7 +3,8 @@
 use super::super::*;
 use super::*;
 use crate::Core;
-use oxiray_accelerators::{Detection, offer};
+use oxiray_accelerators::{Detection, DeviceNode, NodeNumber, SlotDevice, offer};
+use oxiray_fence::Isolation;
 use oxiray_ids::ObjectId;
 use oxiray_ids::{LeaseNumber, NodeId};
 use oxiray_journal::{Change, Rows};
@@ -20,6 +21,8 @@ pub(super) struct World {
     pub(super) core: Core,
     /// What is said of devices; nothing where the library does not answer.
     pub(super) residue: Option<Residue>,
+    /// The processes whose open nodes were to be looked at, each time.
+    pub(super) looked_at: Vec<Vec<u32>>,
     /// What was asked, and not answered.
     pub(super) questions: Vec<DeviceQuestion>,
     now: Instant,
@@ -83,6 +86,21 @@ impl World {
         Self::of(plan(cpus, gpus), Core::new)
     }
 
+    /// The head of a cluster whose machine has `/dev/nvidia0` for its first GPU, and so on.
+    pub(super) fn with_own_nodes(cpus: u32, gpus: u32) -> Self {
+        let mut plan = plan(cpus, gpus);
+        plan.isolation.asked = Isolation::Watch;
+        for offered in &mut plan.offer.devices {
+            let slot = |index: usize| {
+                let number = NodeNumber { major: 195, minor: index as u32 };
+                let nodes = vec![DeviceNode { path: format!("/dev/nvidia{index}"), number: Some(number) }];
+                Some(SlotDevice { index, nodes })
+            };
+            offered.slots = (0..offered.count).map(slot).collect();
+        }
+        Self::of(plan, Core::new)
+    }
+
     /// A machine that is to serve a head elsewhere.
     pub(super) fn member(cpus: u32, node: NodeId) -> Self {
         Self::of(Plan { node, ..plan(cpus, 0) }, Core::member)
@@ -102,6 +120,7 @@ impl World {
         Self {
             core: begin(plan, "/session".into(), "127.0.0.1:1".into(), monitored, now),
             residue: Some(Residue::Unknown),
+            looked_at: Vec::new(),
             questions: Vec::new(),
             now,
             sent: Vec::new(),
@@ -273,6 +292,7 @@ impl World {
                 }
             }
             Effect::AskDevice(question) => self.questions.push(question),
+            Effect::LookAtOpenNodes { workers } => self.looked_at.push(workers),
             Effect::Copy { .. }
             | Effect::Fence(_)
             | Effect::MeasureDevices

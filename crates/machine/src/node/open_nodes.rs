@@ -1,0 +1,131 @@
+//! Which device nodes the processes of workers have open, looked at from time to time, and whether they were granted the
+//! devices. Nothing is refused here: what is open without a grant is a violation, which the driver and the log are told
+//! once for each process and device.
+
+use super::NodeCore;
+use crate::Effect;
+use crate::alarm::Alarm;
+use crate::device_checks::{DeviceSlot, devices_of};
+use crate::devices::OpenedBy;
+use crate::names::Key;
+use crate::worker::Worker;
+use oxiray_accelerators::NodeNumber;
+use oxiray_fence::Isolation;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// Between two looks. Whoever looks leaves some out where they take too long.
+const LOOKED_AT_EVERY: Duration = Duration::from_secs(1);
+
+/// A device node that a process has open which a worker is or has started.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OpenNode {
+    /// The worker's process.
+    pub worker: u32,
+    /// The process that has it open.
+    pub pid: u32,
+    /// The node, by the kernel's numbers.
+    pub number: NodeNumber,
+    /// The name under which it was opened.
+    pub path: String,
+}
+
+impl NodeCore {
+    /// Sees to the next look while a worker serves a job, on a machine that is to be watched and whose device nodes are known.
+    pub(super) fn watch_open_nodes(&mut self) {
+        let is_watched = self.plan.isolation.asked == Isolation::Watch && self.devices.open.next.is_none();
+        if is_watched && self.has_own_nodes() && self.serving().next().is_some() {
+            let due = self.now + LOOKED_AT_EVERY;
+            self.devices.open.next = Some(due);
+            self.alarm_at(due, Alarm::OpenNodes);
+        }
+    }
+
+    /// It is time for a look.
+    pub(super) fn look_at_open_nodes(&mut self) {
+        self.devices.open.next = None;
+        let workers: Vec<u32> = self.serving().filter_map(|(_, worker)| worker.pid).collect();
+        if !workers.is_empty() {
+            self.out.push(Effect::LookAtOpenNodes { workers });
+        }
+    }
+
+    /// What one look found: all nodes that are some device's own and open in a process of a worker.
+    pub fn nodes_opened(&mut self, found: &[OpenNode]) {
+        let by_pid: BTreeMap<u32, Key> = self.serving().filter_map(|(key, worker)| Some((worker.pid?, key))).collect();
+        let mut violations = BTreeMap::new();
+        for open in found {
+            let Some(worker) = by_pid.get(&open.worker) else { continue };
+            let devices = self.devices_with(open.number);
+            let realm = self.open_to(*worker);
+            let Some(device) = devices.first().filter(|_| devices.iter().all(|device| !realm.contains(device))) else {
+                continue;
+            };
+            let by = OpenedBy { worker: *worker, pid: open.pid, device: device.clone() };
+            violations.entry(by).or_insert_with(|| in_words(&self.workers[worker], open, device));
+        }
+        let known = std::mem::replace(&mut self.devices.open.violations, violations.clone());
+        for (_, text) in known.iter().filter(|(by, _)| !violations.contains_key(by)) {
+            self.log(format!("no longer: {text}"));
+        }
+        for (by, text) in violations.into_iter().filter(|(by, _)| !known.contains_key(by)) {
+            self.log(text.clone());
+            if let Some(job) = self.workers.get(&by.worker).and_then(|worker| worker.job) {
+                self.notify(
+                    job,
+                    &format!(
+                        "{text} without having been granted it; what it was granted is in the variables \
+                     that show devices to programs"
+                    ),
+                );
+            }
+        }
+    }
+
+    /// What is open of a device now without a grant, in words.
+    pub fn violations_of<'core>(&'core self, resource: &'core str, slot: u32) -> impl Iterator<Item = &'core str> {
+        let all = self.devices.open.violations.iter();
+        all.filter(move |(by, _)| by.device.0 == resource && by.device.1 == slot).map(|(_, text)| text.as_str())
+    }
+
+    /// Nothing of the worker is left that could have anything open.
+    pub(super) fn closed_with(&mut self, worker: Key) {
+        self.devices.open.violations.retain(|by, _| by.worker != worker);
+    }
+
+    fn serving(&self) -> impl Iterator<Item = (Key, &Worker)> {
+        let serving = self.workers.iter().filter(|(_, worker)| worker.job.is_some() && !worker.is_doomed);
+        serving.map(|(key, worker)| (*key, worker))
+    }
+
+    fn has_own_nodes(&self) -> bool {
+        self.plan.offer.devices.iter().any(|offered| !offered.numbers().is_empty())
+    }
+
+    /// The devices that a node is of: several where they are parts of one board.
+    fn devices_with(&self, number: NodeNumber) -> Vec<DeviceSlot> {
+        let offered = self.plan.offer.devices.iter();
+        let found = offered.flat_map(|offered| {
+            let slots = offered.slots_with(number).into_iter();
+            slots.map(|slot| (offered.resource().to_owned(), slot))
+        });
+        found.collect()
+    }
+
+    /// ISOLATION-2: what a worker may open.
+    fn open_to(&self, worker: Key) -> BTreeSet<DeviceSlot> {
+        let worker = &self.workers[&worker];
+        let bundles = worker.home.iter().flat_map(|home| self.bundles_in(home.group));
+        devices_of(worker.grants().chain(bundles))
+    }
+}
+
+/// What a worker's process has open without a grant.
+fn in_words(worker: &Worker, open: &OpenNode, (resource, slot): &DeviceSlot) -> String {
+    let granted: Vec<String> =
+        devices_of(worker.grants()).iter().map(|(resource, slot)| format!("{resource} {slot}")).collect();
+    let granted = if granted.is_empty() { "no device".to_owned() } else { granted.join(", ") };
+    let label = if worker.label.is_empty() { "a worker" } else { &worker.label };
+    let child = if open.pid == open.worker { String::new() } else { format!(": its process {}", open.pid) };
+    format!("{label} (pid {}, granted {granted}){child} has {resource} {slot} open ({})", open.worker, open.path)
+}

@@ -1,0 +1,147 @@
+//! Looks which device nodes the processes of workers have open, on a thread of its own: `/proc` may be long, and what is
+//! asked of it may wait for a process that is in the kernel.
+//!
+//! - WATCH-1: looking takes a part of [`COST_PART`] of one processor at most: where a look took long, the next ones that are
+//!   asked for are left out.
+
+use oxiray_accelerators::{DeviceOffer, NodeNumber, Offer};
+use oxiray_fence::{DenyList, DenyRule, Node, NodeKind, strays_of};
+use oxiray_machine::OpenNode;
+use oxiray_processes::descendants_of;
+use oxiray_threads::{DEVICE_WATCH, spawn};
+use rustix::time::{ClockId, clock_gettime};
+use std::fmt;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+/// A look that takes one millisecond of a processor is followed by none for this many: 0.2 %.
+const COST_PART: u32 = 500;
+
+/// Takes what a look found.
+pub(crate) type Found = Box<dyn Fn(Vec<OpenNode>) + Send>;
+
+/// Where open nodes are looked for. Its thread starts with the first look, and ends with it.
+pub(crate) enum DeviceWatch {
+    /// Nobody has looked yet.
+    Unasked(DenyList, Found),
+    /// Takes the processes of the workers that are to be looked at.
+    Asked(SyncSender<Vec<u32>>),
+    /// There was no thread to be had.
+    Nobody,
+}
+
+impl DeviceWatch {
+    /// For the nodes of the devices that a machine offers; `None` where none are known.
+    pub(crate) fn of(offer: &Offer, found: Found) -> Option<Self> {
+        let numbers: Vec<NodeNumber> = offer.devices.iter().flat_map(DeviceOffer::numbers).collect();
+        let nodes =
+            numbers.iter().map(|number| Node { kind: NodeKind::Char, major: number.major, minor: number.minor });
+        let listed = DenyList::new(nodes.map(DenyRule::from)).ok()?;
+        (!numbers.is_empty()).then_some(Self::Unasked(listed, found))
+    }
+
+    /// Asks for a look, unless one is under way.
+    pub(crate) fn look(&mut self, workers: Vec<u32>) {
+        if let Self::Unasked(..) = self
+            && let Self::Unasked(listed, found) = std::mem::replace(self, Self::Nobody)
+        {
+            let (sender, asked) = sync_channel(1);
+            if spawn(DEVICE_WATCH, move || serve(&asked, &listed, &found)).is_ok() {
+                *self = Self::Asked(sender);
+            }
+        }
+        if let Self::Asked(sender) = self {
+            // A full line is a look under way, a broken one a thread that has ended: what was found last stands.
+            let _ = sender.try_send(workers);
+        }
+    }
+}
+
+fn serve(asked: &Receiver<Vec<u32>>, listed: &DenyList, found: &Found) {
+    let mut due = Instant::now();
+    for workers in asked {
+        if Instant::now() < due {
+            // WATCH-1.
+            continue;
+        }
+        let before = processor_time();
+        found(open_nodes(&workers, listed));
+        due = Instant::now() + (processor_time().saturating_sub(before)) * COST_PART;
+    }
+}
+
+/// What this thread has taken of a processor.
+fn processor_time() -> Duration {
+    let taken = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(taken.tv_sec.unsigned_abs(), taken.tv_nsec as u32)
+}
+
+/// The listed nodes that the workers' process trees have open. What ends meanwhile, or may not be looked at, has none.
+fn open_nodes(workers: &[u32], listed: &DenyList) -> Vec<OpenNode> {
+    let mut found = Vec::new();
+    for worker in workers {
+        for pid in std::iter::once(*worker).chain(descendants_of(*worker)) {
+            for stray in strays_of(pid, listed).unwrap_or_default() {
+                let number = NodeNumber { major: stray.node.major, minor: stray.node.minor };
+                let path = stray.path.to_string_lossy().into_owned();
+                found.push(OpenNode { worker: *worker, pid, number, path });
+            }
+        }
+    }
+    found
+}
+
+impl fmt::Debug for DeviceWatch {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("DeviceWatch").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command, Stdio};
+
+    /// `/dev/full` and 63 nodes that nobody has open.
+    fn listed() -> DenyList {
+        let others = (0..63).map(|minor| Node { kind: NodeKind::Char, major: 195, minor });
+        let full = Node { kind: NodeKind::Char, major: 1, minor: 7 };
+        DenyList::new(others.chain([full]).map(DenyRule::from)).expect("64 rules")
+    }
+
+    /// A shell that opens a node, has a child which inherits it, and waits for its input to end.
+    fn shell() -> Child {
+        let script = "exec 7</dev/full; sleep 60 & echo; cat >/dev/null; kill $!";
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a shell")
+    }
+
+    #[test]
+    fn a_whole_tree_is_looked_at() {
+        let mut shell = shell();
+        let (worker, own) = (shell.id(), std::process::id());
+        let mut byte = [0];
+        std::io::Read::read_exact(shell.stdout.as_mut().expect("a pipe"), &mut byte).expect("it says that it is ready");
+        let found = open_nodes(&[worker], &listed());
+        let number = NodeNumber { major: 1, minor: 7 };
+        let node = |pid| OpenNode { worker, pid, number, path: "/dev/full".to_owned() };
+        assert_eq!(found[0], node(worker));
+        assert!(found.len() > 1 && found[1..].iter().all(|open| *open == node(open.pid)), "{found:?}");
+        assert!(open_nodes(&[own], &listed()).iter().all(|open| open.worker == own && open.pid != own));
+        drop(shell.stdin.take());
+        shell.wait().expect("it ends");
+        assert_eq!(open_nodes(&[worker], &listed()), [], "it is gone");
+    }
+
+    #[test]
+    fn looks_are_left_out_after_one_that_took_long() {
+        let (sender, asked) = sync_channel(2);
+        let (post, found) = std::sync::mpsc::channel();
+        let worker = std::process::id();
+        sender.send(vec![worker; 100]).expect("it is there");
+        sender.send(vec![worker]).expect("it is there");
+        drop(sender);
+        serve(&asked, &listed(), &(Box::new(move |open| drop(post.send(open))) as Found));
+        assert_eq!(found.into_iter().count(), 1, "WATCH-1");
+    }
+}

@@ -1,0 +1,122 @@
+"""The watch: a device that a process has open without a grant is told to its driver and in `oxiray status`.
+
+The recorded machine has nodes that open anywhere: its GPU 0 is /dev/full, its GPU 1 is /dev/zero.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from ray.cluster_utils import Cluster
+from watching import wait_until
+
+HOSTS = Path(__file__).resolve().parent.parent / "fixtures" / "hosts"
+#: How long the daemon may take to tell of what is open, in seconds: it looks once a second, and the machine may be busy.
+TOLD_WITHIN = 5.0
+
+
+def opening(path: str, until: str, *, in_child: bool = False) -> int:
+    """Has a device node open until a file is there; returns whose process it was."""
+    if in_child:
+        program = "import os, sys, time\nnode = open(sys.argv[1])\nwhile not os.path.exists(sys.argv[2]): time.sleep(0.01)"
+        with subprocess.Popen([sys.executable, "-c", program, path, until]) as child:
+            return child.pid
+    with open(path, "rb"):
+        Path(f"{until}.{os.path.basename(path)}").touch()
+        wait_until(lambda: os.path.exists(until))
+    return os.getpid()
+
+
+opens = ray.remote(opening)
+
+
+@pytest.fixture
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[str]]]:
+    """A cluster on such a machine; tells what of its devices is open without a grant."""
+    host = tmp_path / "host"
+    shutil.copytree(HOSTS / "nvidia-h100x8", host)
+    description = json.loads((host / "host.json").read_text())
+    description["nodes"].update({"/dev/nvidia0": "1:7", "/dev/nvidia1": "1:5"})
+    (host / "host.json").write_text(json.dumps(description))
+    monkeypatch.setenv("OXIRAY_HOST_ROOT", str(host))
+    ray.shutdown()
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 4, "num_gpus": 8, "device_isolation": "watch"})
+    ray.init(address=cluster.address)
+
+    def violations() -> list[str]:
+        command = [str(Path(sys.executable).with_name("oxiray")), "status", "--json", "--address", cluster.address]
+        state: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        return [text for device in state["devices"] for text in device["violations"]]
+
+    yield violations
+    ray.shutdown()
+    cluster.shutdown()
+
+
+def test_what_is_open_without_a_grant_is_told_and_withdrawn(watched, tmp_path: Path, capfd) -> None:
+    done = tmp_path / "done"
+    task = opens.options(num_gpus=1, name="greedy").remote("/dev/zero", str(done))
+    said: list[str] = []
+
+    def is_told() -> bool:
+        said.append(capfd.readouterr().err)
+        return "GPU 1 open" in "".join(said)
+
+    wait_until((tmp_path / "done.zero").exists)
+    wait_until(is_told, TOLD_WITHIN)
+    text = "".join(said)
+    assert "greedy" in text and "granted GPU 0) has GPU 1 open (/dev/zero)" in text, text
+    (violation,) = watched()
+    other = opens.options(num_gpus=1).remote("/dev/full", str(done))
+    wait_until(lambda: len(watched()) == 2)
+    assert "GPU 1 open" not in capfd.readouterr().err, "it is told once, although it was seen again with the other"
+    done.touch()
+    pid, _ = ray.get([task, other], timeout=20)
+    assert f"pid {pid}, granted GPU 0" in violation
+    wait_until(lambda: not watched())
+
+
+def test_what_a_task_starts_is_looked_at_too(watched, tmp_path: Path) -> None:
+    done = tmp_path / "done"
+    task = opens.options(num_gpus=1).remote("/dev/zero", str(done), in_child=True)
+    wait_until(watched)
+    (violation,) = watched()
+    done.touch()
+    assert f"its process {ray.get(task, timeout=20)} has GPU 1 open" in violation
+
+
+def test_own_devices_and_those_of_the_own_group_are_no_violation(watched, tmp_path: Path) -> None:
+    done = tmp_path / "done"
+    group = ray.util.placement_group([{"CPU": 1, "GPU": 1}, {"CPU": 1, "GPU": 1}])
+    ray.get(group.ready(), timeout=20)
+    strategy = ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy
+    within = []
+    for index, path in enumerate(["/dev/zero", "/dev/full"]):
+        placed = strategy(group, placement_group_bundle_index=index)
+        within.append(opens.options(num_gpus=1, scheduling_strategy=placed).remote(path, str(done)))
+        wait_until(Path(f"{done}.{os.path.basename(path)}").exists)
+    # A third one is told, by a look that found these two as well.
+    outside = opens.options(num_gpus=1).remote("/dev/zero", str(done))
+    wait_until(watched)
+    (violation,) = watched()
+    assert "granted GPU 2" in violation, violation
+    done.touch()
+    ray.get([*within, outside], timeout=20)
+
+
+def test_a_task_without_devices_is_told_of(watched, tmp_path: Path) -> None:
+    done = tmp_path / "done"
+    task = opens.remote("/dev/full", str(done))
+    wait_until(watched)
+    assert "granted no device) has GPU 0 open" in watched()[0]
+    done.touch()
+    ray.get(task, timeout=20)
