@@ -6,7 +6,7 @@ import inspect
 import json
 from typing import Any
 
-from oxiray import _core, _serialization, _session, _without_effect, actor, remote_function
+from oxiray import _async_context, _core, _serialization, _session, _without_effect, actor, remote_function
 from oxiray._core import ObjectRef, ObjectRefGenerator
 from oxiray.actor import ActorHandle
 from oxiray.exceptions import ActorHandleNotFoundError
@@ -130,6 +130,8 @@ def get(object_refs: Any, *, timeout: float | None = None) -> Any:
         if timeout != -1:
             raise ValueError(f"get(timeout={timeout!r}): a timeout is None or -1 for none, or seconds from 0 on")
         timeout = None
+    if _async_context.is_to_warn:
+        _async_context.warn_of_blocking()
     if isinstance(object_refs, ObjectRef):
         return _core.get_one(object_refs, timeout)
     if isinstance(object_refs, ObjectRefGenerator):

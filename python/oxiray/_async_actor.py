@@ -20,7 +20,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from oxiray import _generators
+from oxiray import _async_context, _generators
 from oxiray._async_context import current_call
 
 
@@ -59,6 +59,7 @@ class EventLoops:
     def __init__(self) -> None:
         self._ending = _Ending()
         self._loops = {"": EventLoop(self._ending)}
+        _async_context.serves()
 
     def run(self, function: Callable[[], Any]) -> Any:
         """Runs `function`, plain or async, in the loop of calls of no group; returns or raises what it does.

@@ -3,10 +3,30 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from contextvars import ContextVar
 
 #: The running call of an async actor: its task's id, its name, its function's name.
 current_call: ContextVar[tuple[str, str, str] | None] = ContextVar("oxiray_call", default=None)
+
+#: Whether calls run in event loops here, and nobody was warned yet that get() blocks them.
+is_to_warn = False
+
+
+def serves() -> None:
+    """From here on calls run in event loops in this process."""
+    global is_to_warn
+    is_to_warn = True
+
+
+def warn_of_blocking() -> None:
+    """Warns, once in a process, of a get() that blocks the event loop of an actor."""
+    global is_to_warn
+    is_to_warn = False
+    logging.getLogger("ray").warning(
+        "Using blocking ray.get inside async actor. This blocks the event loop. Please use `await` on object ref with "
+        "asyncio.gather if you want to yield execution to the event loop instead."
+    )
 
 
 def has_async_methods(cls: type) -> bool:

@@ -115,6 +115,7 @@ class Caller:
         hash: bytes,
         body: bytes,
         name: str,
+        label: str,
         resources: dict[str, float],
         environment: dict[str, Any],
         fresh: bool,

@@ -149,7 +149,8 @@ class RemoteFunction:
         self._caller = _core.Caller.of_function(
             hash=code_hash,
             body=body,
-            name=options.name or self._function.__name__,
+            name=self._function.__name__,
+            label=options.name or "",
             resources=options.resources,
             environment=self._environment(),
             fresh=holds_devices and options.max_calls == 1,

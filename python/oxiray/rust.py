@@ -140,7 +140,8 @@ class RustFunction:
         self._caller = _core.Caller.of_function(
             hash=hashlib.blake2b(body, digest_size=16).digest(),
             body=body,
-            name=options.name or self._name.rpartition("::")[2],
+            name=self._name.rpartition("::")[2],
+            label=options.name or "",
             resources=options.resources,
             environment=self._owner.environment(options.runtime_env),
             fresh=holds_devices and options.max_calls == 1,

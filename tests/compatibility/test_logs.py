@@ -279,3 +279,28 @@ class Hides:
         return 1
 """
     assert "Creating an actor from class Hides overwrites attribute remote of that class" in run_program(program).stderr
+
+
+BLOCKING = """
+@ray.remote(num_cpus=0)
+class {name}:
+    async def beside(self): ...
+    def block(self, references):
+        return [ray.get(references[0]) for _ in range(2)]
+
+actor = {name}.remote()
+print(ray.get(actor.block.remote([ray.put(1)])))
+time.sleep(2)
+"""
+
+
+def test_a_get_that_blocks_an_async_actor_is_warned_of_once() -> None:
+    done = run(started(BLOCKING.format(name="Async")))
+    shown = done.stdout + done.stderr
+    assert "[1, 1]" in shown
+    assert shown.count("Using blocking ray.get inside async actor. This blocks the event loop.") == 1
+
+
+def test_a_get_in_a_plain_actor_is_not_warned_of() -> None:
+    done = run(started(BLOCKING.format(name="Plain").replace("async def", "def")))
+    assert "Using blocking" not in done.stdout + done.stderr

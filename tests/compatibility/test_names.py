@@ -239,3 +239,56 @@ def test_figures_as_people_read_them():
     assert Humanify.memory(1536) == "1.500 KiB"
     assert Humanify.memory(1.5 * 2**30) == "1.500 GiB"
     assert Humanify.duration(3661000) == "1:01:01"
+
+
+def test_rows_as_people_read_them():
+    from ray.util.state.common import Humanify, WorkerState
+
+    assert Humanify.node_resources({"CPU": 2.0, "memory": 1.5 * 2**30}) == {"CPU": 2.0, "memory": "1.500 GiB"}
+    assert WorkerState.humanify({"worker_id": "a", "start_time_ms": 1000})["start_time_ms"].endswith(":01")
+
+
+def test_logs_are_asked_for_by_options():
+    from ray.util.state.common import DEFAULT_LOG_LIMIT, GetLogOptions
+
+    asked = GetLogOptions(timeout=1, node_ip="10.0.0.1", pid="3")
+    assert (asked.pid, asked.lines, asked.suffix) == (3, DEFAULT_LOG_LIMIT, "out")
+    for wrong in ({}, {"pid": 3}, {"actor_id": "a", "node_id": "b", "node_ip": "c"}, {"actor_id": "a", "suffix": "x"}):
+        with pytest.raises(ValueError):
+            GetLogOptions(timeout=1, **wrong)
+
+
+def test_rows_are_made_of_dictionaries():
+    from ray.util.state.common import StateResource, WorkerState, dict_to_state, filter_fields, resource_to_schema
+
+    assert resource_to_schema(StateResource.WORKERS) is WorkerState
+    facts = {"worker_id": "a", "is_alive": True, "worker_type": "WORKER", "exit_type": None, "node_id": "n", "ip": "i", "pid": 1}
+    row = dict_to_state({**facts, "else": 2}, StateResource.WORKERS)
+    assert (row.pid, row.exit_type) == (1, None)
+    kept = filter_fields({"pid": 1, "exit_detail": "of detail"}, WorkerState, False)
+    assert kept["pid"] == 1 and "exit_detail" not in kept
+
+
+def test_rows_are_written_as_json_and_as_a_table():
+    import json
+
+    from ray.util.state.common import WorkerState
+    from ray.util.state.state_cli import AvailableFormat, format_get_api_output, format_list_api_output
+
+    row = WorkerState(worker_id="a", is_alive=True, worker_type="WORKER", exit_type=None, node_id="n", ip="i", pid=1)
+    written = format_list_api_output([row], schema=WorkerState, format=AvailableFormat.JSON)
+    assert json.loads(written)[0]["worker_id"] == "a"
+    table = format_list_api_output([row], schema=WorkerState)
+    assert "Total: 1" in table and "WORKER_ID" in table
+    assert "No resource in the cluster" in format_list_api_output([], schema=WorkerState)
+    assert "Resource with id=a not found in the cluster" in format_get_api_output(None, "a", schema=WorkerState)
+
+
+def test_the_older_names_of_the_state_api():
+    from ray.experimental.state.api import list_tasks
+    from ray.experimental.state.common import TaskState
+    from ray.experimental.state.exception import RayStateApiException
+    from ray.util import state
+
+    assert callable(list_tasks) and callable(state.list_tasks)
+    assert "task_id" in TaskState.columns() and issubclass(RayStateApiException, Exception)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 import ray
 from ray.util import state
 from ray.util.placement_group import placement_group, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 Eventually = Callable[..., Any]
 
@@ -33,6 +36,24 @@ class Listed:
 
     def fail(self) -> None:
         raise ValueError("the reason")
+
+    def leave(self) -> None:
+        ray.actor.exit_actor()
+
+    def crash(self) -> None:
+        os._exit(3)
+
+
+@ray.remote(num_cpus=0)
+class Broken:
+    def __init__(self, path: Any) -> None:
+        path.write_text(str(os.getpid()))
+        raise ValueError("the reason")
+
+
+@ray.remote(num_cpus=0, max_calls=1)
+def pid_once() -> int:
+    return os.getpid()
 
 
 @ray.remote(num_cpus=1)
@@ -93,7 +114,6 @@ def test_a_task_is_listed_by_its_name(eventually: Eventually) -> None:
     assert row.job_id == ray.get_runtime_context().get_job_id()
 
 
-@pytest.mark.differs("a task is known by the name that it was given alone", fails_on="oxiray")
 def test_a_named_task_has_the_name_of_its_function(eventually: Eventually) -> None:
     ray.get(listed.options(name="state-function").remote())
     row = one(state.list_tasks, eventually, ("name", "=", "state-function"), ("state", "=", "FINISHED"))
@@ -106,7 +126,6 @@ def test_a_task_has_its_resources(eventually: Eventually) -> None:
     assert row.required_resources == {"CPU": 1.0}
 
 
-@pytest.mark.differs("whoever runs a task does not know who called it", fails_on="oxiray")
 def test_a_task_has_its_parent(eventually: Eventually) -> None:
     ray.get(listed.options(name="state-parent").remote())
     row = one(state.list_tasks, eventually, ("name", "=", "state-parent"), ("state", "=", "FINISHED"), detail=True)
@@ -119,7 +138,6 @@ def test_a_task_has_times_in_order(eventually: Eventually) -> None:
     assert 0 < row.start_time_ms <= row.end_time_ms
 
 
-@pytest.mark.differs("whoever runs a task does not know when it was called", fails_on="oxiray")
 def test_a_task_has_the_time_of_its_call(eventually: Eventually) -> None:
     ray.get(listed.options(name="state-created").remote())
     row = one(state.list_tasks, eventually, ("name", "=", "state-created"), ("state", "=", "FINISHED"), detail=True)
@@ -130,9 +148,53 @@ def test_a_task_has_the_events_of_its_life(eventually: Eventually) -> None:
     ray.get(listed.options(name="state-events").remote())
     row = one(state.list_tasks, eventually, ("name", "=", "state-events"), ("state", "=", "FINISHED"), detail=True)
     names = [event["state"] for event in row.events]
-    assert names[-2:] == ["RUNNING", "FINISHED"]
+    assert names == ["PENDING_ARGS_AVAIL", "PENDING_NODE_ASSIGNMENT", "SUBMITTED_TO_WORKER", "RUNNING", "FINISHED"]
     times = [event["created_ms"] for event in row.events]
     assert times == sorted(times)
+
+
+def test_a_nested_task_has_its_parent(eventually: Eventually) -> None:
+    @ray.remote(num_cpus=0)
+    def parent() -> str:
+        ray.get(listed.options(name="state-child", num_cpus=0).remote())
+        return ray.get_runtime_context().get_task_id()
+
+    task = ray.get(parent.remote())
+    row = one(state.list_tasks, eventually, ("name", "=", "state-child"), ("state", "=", "FINISHED"), detail=True)
+    assert row.parent_task_id == task
+
+
+def test_tasks_are_found_by_their_parent(eventually: Eventually) -> None:
+    ray.get(listed.options(name="state-of-driver").remote())
+    driver = "f" * 40 + ray.get_runtime_context().get_job_id()
+    wanted = [("parent_task_id", "=", driver), ("name", "=", "state-of-driver")]
+    assert eventually(lambda: state.list_tasks(filters=wanted))[0].func_or_class_name == "listed"
+
+
+def test_a_task_that_waits_for_an_argument_has_events(eventually: Eventually, tmp_path: Any) -> None:
+    @ray.remote(num_cpus=0)
+    def slow() -> None:
+        while not (tmp_path / "go").exists():
+            pass
+
+    @ray.remote(num_cpus=0)
+    def use(_: None) -> None: ...
+
+    used = use.options(name="state-argument").remote(slow.remote())
+    row = one(state.list_tasks, eventually, ("name", "=", "state-argument"), detail=True)
+    assert (row.state, [event["state"] for event in row.events]) == ("PENDING_ARGS_AVAIL", ["PENDING_ARGS_AVAIL"])
+    (tmp_path / "go").touch()
+    ray.get(used)
+
+
+def test_a_task_in_a_group_names_it(eventually: Eventually) -> None:
+    group = placement_group([{"CPU": 1}])
+    assert group.wait(30)
+    within = PlacementGroupSchedulingStrategy(group)
+    ray.get(listed.options(name="state-grouped", scheduling_strategy=within).remote())
+    row = one(state.list_tasks, eventually, ("name", "=", "state-grouped"), ("state", "=", "FINISHED"), detail=True)
+    assert row.placement_group_id == group.id.hex()
+    remove_placement_group(group)
 
 
 def test_a_failed_task_has_its_error(eventually: Eventually) -> None:
@@ -213,6 +275,92 @@ def test_workers_are_listed() -> None:
     pid = ray.get(actor.pid.remote())
     row = next(row for row in state.list_workers(detail=True) if row.pid == pid)
     assert (row.worker_type, row.is_alive, row.node_id) == ("WORKER", True, ray.get_runtime_context().get_node_id())
+
+
+def ended(pid: int, eventually: Eventually) -> Any:
+    """The row of the worker of this number, once it has ended."""
+
+    def find() -> Any:
+        return [row for row in state.list_workers(detail=True, limit=1000) if row.pid == pid and not row.is_alive]
+
+    return eventually(find, 60)[0]
+
+
+def test_a_worker_that_ended_is_listed_with_its_times(eventually: Eventually) -> None:
+    actor = Listed.remote()
+    pid = ray.get(actor.pid.remote())
+    ray.kill(actor)
+    row = ended(pid, eventually)
+    assert 0 < row.start_time_ms <= row.end_time_ms
+    assert state.get_worker(row.worker_id).exit_type == row.exit_type
+
+
+def test_a_worker_that_lives_has_no_end() -> None:
+    actor = Listed.remote()
+    pid = ray.get(actor.pid.remote())
+    row = next(row for row in state.list_workers(detail=True, limit=1000) if row.pid == pid)
+    assert (row.exit_type, row.end_time_ms) == (None, 0)
+    assert row.start_time_ms > 0
+
+
+@pytest.mark.parametrize(
+    ("end", "kind", "detail"),
+    [
+        (lambda actor, _: ray.kill(actor), "INTENDED_SYSTEM_EXIT", "it was killed by `ray.kill`"),
+        (lambda actor, _: actor.leave.remote(), "INTENDED_USER_EXIT", "exit_actor()"),
+        (lambda _, pid: os.kill(pid, signal.SIGKILL), "SYSTEM_ERROR", ""),
+        (lambda _, pid: os.kill(pid, signal.SIGTERM), "SYSTEM_ERROR", "SIGTERM"),
+        (lambda actor, _: actor.crash.remote(), "SYSTEM_ERROR", ""),
+    ],
+    ids=["by_kill", "by_exit_actor", "by_sigkill", "by_sigterm", "by_a_crash"],
+)
+def test_an_end_of_an_actors_worker_has_its_kind(end: Any, kind: str, detail: str, eventually: Eventually) -> None:
+    actor = Listed.remote()
+    pid = ray.get(actor.pid.remote())
+    end(actor, pid)
+    row = ended(pid, eventually)
+    assert row.exit_type == kind
+    assert detail in row.exit_detail
+
+
+def test_a_worker_whose_actor_nobody_has_is_ended_by_the_system(eventually: Eventually) -> None:
+    actor = Listed.remote()
+    pid = ray.get(actor.pid.remote())
+    del actor
+    row = ended(pid, eventually)
+    assert row.exit_type == "INTENDED_SYSTEM_EXIT"
+    assert "all references to the actor were removed" in row.exit_detail
+
+
+def test_a_worker_that_reached_max_calls_left_by_itself(eventually: Eventually) -> None:
+    row = ended(ray.get(pid_once.remote()), eventually)
+    assert row.exit_type == "INTENDED_USER_EXIT"
+    assert "max_calls" in row.exit_detail
+
+
+def test_a_worker_whose_constructor_raised_is_a_user_error(eventually: Eventually, tmp_path: Any) -> None:
+    path = tmp_path / "pid"
+    broken = Broken.remote(path)
+    with pytest.raises(ray.exceptions.ActorDiedError):
+        ray.get(broken.__ray_ready__.remote())
+    assert ended(int(path.read_text()), eventually).exit_type == "USER_ERROR"
+
+
+def test_a_worker_whose_group_was_removed_says_so(eventually: Eventually) -> None:
+    group = placement_group([{"CPU": 1}])
+    assert group.wait(30)
+    actor = Listed.options(num_cpus=1, scheduling_strategy=PlacementGroupSchedulingStrategy(group)).remote()
+    pid = ray.get(actor.pid.remote())
+    remove_placement_group(group)
+    row = ended(pid, eventually)
+    assert row.exit_type == "INTENDED_SYSTEM_EXIT"
+    assert "placement group was removed" in row.exit_detail
+
+
+def test_a_node_has_the_time_of_its_start() -> None:
+    (row,) = state.list_nodes(detail=True)
+    assert 0 < row.start_time_ms <= time.time() * 1000
+    assert row.end_time_ms == 0
 
 
 def test_objects_are_listed(eventually: Eventually) -> None:

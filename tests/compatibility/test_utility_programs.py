@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 import io
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -350,3 +351,10 @@ def test_an_actor_is_found_again_by_its_name_from_the_util_list() -> None:
     assert "listed worker" in ray.util.list_named_actors()
     (found,) = [one for one in ray.util.list_named_actors(all_namespaces=True) if one["name"] == "listed worker"]
     assert ray.get(ray.get_actor(found["name"], namespace=found["namespace"]).double.remote(2)) == 4
+
+
+def test_calls_of_a_pool_go_to_its_processes_in_turn() -> None:
+    with Pool(2) as pool:
+        pids = [pool.apply_async(os.getpid).get() for _ in range(6)]
+    assert len(set(pids)) == 2
+    assert pids[:2] * 3 == pids

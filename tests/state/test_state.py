@@ -90,9 +90,11 @@ def test_tasks_that_ended(cluster: ray.RayContext) -> None:
     assert abs(done.start_time_ms / 1000 - time.time()) < 600
     assert done.start_time_ms <= done.end_time_ms
     assert done.required_resources == {"CPU": 1.0}
-    assert done.events == [
-        {"state": "RUNNING", "created_ms": done.start_time_ms}, {"state": "FINISHED", "created_ms": done.end_time_ms}
-    ]
+    stages = ["PENDING_ARGS_AVAIL", "PENDING_NODE_ASSIGNMENT", "SUBMITTED_TO_WORKER", "RUNNING", "FINISHED"]
+    assert [event["state"] for event in done.events or []] == stages
+    times = [event["created_ms"] for event in done.events or []]
+    assert [times[0], *times[-2:]] == [done.creation_time_ms, done.start_time_ms, done.end_time_ms]
+    assert times == sorted(times)
     assert done.job_id == ray.get_runtime_context().get_job_id()
     assert done.node_id == ray.nodes()[0]["NodeID"]
     assert done["state"] == done.get("state") == done.asdict()["state"]
@@ -110,7 +112,7 @@ def test_tasks_that_ended(cluster: ray.RayContext) -> None:
 
 def test_what_ended_outlives_the_process_that_ran_it(cluster: ray.RayContext) -> None:
     pid = ray.get(once.remote())
-    wait_until(lambda: pid not in [worker.pid for worker in state.list_workers()])
+    wait_until(lambda: pid not in [worker.pid for worker in state.list_workers() if worker.is_alive])
     assert [(row.state, row.worker_pid) for row in tasks("once")] == [("FINISHED", pid)]
 
 

@@ -402,6 +402,7 @@ fn plan() -> Plan {
         labels: BTreeMap::new(),
         store_bytes: 1 << 30,
         hostname: "here".into(),
+        started_ms: 0,
         name: "fuzzed".into(),
         ip: "127.0.0.1".into(),
         variables: BTreeMap::new(),

@@ -207,7 +207,7 @@ impl Core {
     /// A worker is to end, here or on a member.
     pub fn kill_worker(&mut self, worker: Key) {
         match &mut self.role {
-            Role::Head(head) => head.kill_worker(worker),
+            Role::Head(head) => head.kill_broken_worker(worker),
             Role::Member(node) => node.kill_worker(worker),
         }
     }

@@ -2,18 +2,23 @@
 //!
 //! - ENDS-1: of the last [`REMEMBERED_MAX`] processes it is known; of earlier ones only that they are gone.
 //! - ENDS-2: the first word on an end counts.
+//! - ENDS-3: the last [`LISTED_MAX`] of them are listed among the workers.
 
 use oxiray_ids::{ObjectId, WorkerId};
+use oxiray_wire::state::WorkerRow;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
 /// Processes whose ends are remembered.
 const REMEMBERED_MAX: usize = 4096;
+/// Those of them that are listed.
+const LISTED_MAX: usize = 1000;
 
 #[derive(Debug)]
 struct End {
     at: Instant,
     text: String,
+    row: Option<WorkerRow>,
 }
 
 /// The ends that are remembered.
@@ -25,7 +30,7 @@ pub(crate) struct Ends {
 
 impl Ends {
     /// A process has ended, in words.
-    pub(crate) fn remember(&mut self, who: WorkerId, at: Instant, text: String) {
+    pub(crate) fn remember(&mut self, who: WorkerId, at: Instant, text: String, row: Option<WorkerRow>) {
         if self.known.contains_key(&who) {
             return;
         }
@@ -35,7 +40,13 @@ impl Ends {
             self.known.remove(&first);
         }
         self.order.push_back(who);
-        self.known.insert(who, End { at, text });
+        self.known.insert(who, End { at, text, row });
+    }
+
+    /// The processes that ended last, as lists have them (ENDS-3).
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &WorkerRow> {
+        let latest = self.order.iter().rev().take(LISTED_MAX);
+        latest.filter_map(|who| self.known.get(who)?.row.as_ref())
     }
 
     /// Why nobody can make an object that was this process's.

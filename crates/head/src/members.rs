@@ -144,6 +144,8 @@ pub(crate) struct Lost {
     pub(crate) told: NodeJoin,
     pub(crate) view: NodeView,
     pub(crate) at: Instant,
+    /// The same in milliseconds since 1970.
+    pub(crate) ended_ms: u64,
     /// How it ended.
     pub(crate) how: String,
 }
@@ -222,8 +224,8 @@ impl Members {
     }
 
     /// One that left is remembered for a while.
-    pub(crate) fn remember(&mut self, member: Member, at: Instant, how: String) {
-        self.lost.push(Lost { told: member.told, view: member.reported, at, how });
+    pub(crate) fn remember(&mut self, member: Member, (at, ended_ms): (Instant, u64), how: String) {
+        self.lost.push(Lost { told: member.told, view: member.reported, at, ended_ms, how });
         if self.lost.len() > LOST_KEPT {
             self.lost.remove(0);
         }

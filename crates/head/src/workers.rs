@@ -5,6 +5,7 @@
 use oxiray_ids::{ActorId, JobId, LeaseNumber, WorkerId};
 use oxiray_machine::{GroupMembership, Key};
 use oxiray_wire::message::{Environment, LeaseEnded, OutOfMemory};
+use oxiray_wire::state::ExitKind;
 use std::collections::BTreeMap;
 
 /// What a worker is there for.
@@ -25,6 +26,8 @@ pub(crate) enum Duty {
 pub(crate) struct Worker {
     pub(crate) id: WorkerId,
     pub(crate) pid: Option<u32>,
+    /// When it was placed, in milliseconds since 1970; 0 where an earlier head did that.
+    pub(crate) started_ms: u64,
     pub(crate) duty: Duty,
     pub(crate) job: JobId,
     /// What it was started with: the job's and its own.
@@ -55,6 +58,8 @@ pub(crate) struct End {
     pub(crate) lingers: bool,
     /// The actor ends with it, whatever restarts are left.
     pub(crate) is_for_good: bool,
+    /// What kind of end it is and why, from the moment that it is known; the first word counts.
+    pub(crate) exit: Option<(ExitKind, String)>,
     /// It ended with its node, and what it had said last may not have come.
     pub(crate) with_node: Option<NodeEnd>,
 }
@@ -69,10 +74,11 @@ pub(crate) enum NodeEnd {
 
 impl Worker {
     /// One that serves nobody yet.
-    pub(crate) fn new(id: WorkerId, job: JobId, pid: u32) -> Self {
+    pub(crate) fn new(id: WorkerId, job: JobId, pid: u32, started_ms: u64) -> Self {
         Self {
             id,
             pid: (pid != 0).then_some(pid),
+            started_ms,
             duty: Duty::Ending,
             job,
             environment: Environment::default(),

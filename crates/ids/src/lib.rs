@@ -332,6 +332,13 @@ impl TaskId {
         Self(bytes)
     }
 
+    /// What stands for the driver of `job` where the task that called is named.
+    pub fn of_driver(job: JobId) -> Self {
+        let mut bytes = [0xff; 24];
+        bytes[20..].copy_from_slice(job.as_bytes());
+        Self(bytes)
+    }
+
     /// The actor the task runs in, or the nil actor of its job.
     pub fn actor(&self) -> ActorId {
         let mut bytes = [0; 16];

@@ -25,6 +25,8 @@ pub struct Plan {
     pub store_bytes: u64,
     /// The host's name.
     pub hostname: String,
+    /// When its daemon began, in milliseconds since 1970.
+    pub started_ms: u64,
     /// Its name in listings.
     pub name: String,
     /// Its address.

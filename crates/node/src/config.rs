@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How full the file system may get that objects are spilled to, in thousandths, where nothing is said.
 const SPILL_FULLNESS_MAX: u32 = 950;
@@ -306,6 +306,7 @@ pub fn plan(config: &Config, host: &Host) -> Result<(Plan, Bounds), PlanError> {
         labels,
         store_bytes,
         hostname: machine::hostname(),
+        started_ms: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64),
         name: config.machine.node_name.clone().unwrap_or_else(|| ip.clone()),
         ip,
         variables: std::env::vars().collect(),

@@ -46,6 +46,7 @@ impl Node {
             labels: BTreeMap::new(),
             store_bytes: 0,
             hostname: "here".into(),
+            started_ms: 0,
             name: "test".into(),
             ip: "127.0.0.1".into(),
             variables: BTreeMap::new(),

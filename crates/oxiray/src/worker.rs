@@ -308,7 +308,7 @@ impl Language for Thread<'_> {
     fn begin(&mut self, call: &Call) {
         // An actor keeps its class's name.
         if self.worker.actor.is_none() {
-            self.desk.label(&call.name);
+            self.desk.label(if call.label.is_empty() { &call.name } else { &call.label });
         }
     }
 

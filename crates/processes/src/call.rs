@@ -108,7 +108,12 @@ pub fn kill_by_pidfd(pidfd: impl AsFd) -> Result<(), Errno> {
 pub fn describe_status(status: i32) -> String {
     let signal = status & 0x7f;
     if signal == 0 {
-        return format!("exited with status {}", (status >> 8) & 0xff);
+        let status = (status >> 8) & 0xff;
+        // Who handles a signal by leaving says so by this, as shells do.
+        return match signal_name(status - 128) {
+            Some(name) => format!("exited with status {status} ({name})"),
+            None => format!("exited with status {status}"),
+        };
     }
     let core = if status & 0x80 == 0 { "" } else { ", core dumped" };
     match signal_name(signal) {
@@ -144,6 +149,7 @@ mod tests {
     #[test]
     fn statuses_read_as_sentences() {
         assert_eq!(describe_status(3 << 8), "exited with status 3");
+        assert_eq!(describe_status(143 << 8), "exited with status 143 (SIGTERM)");
         assert_eq!(describe_status(9), "killed by signal 9 (SIGKILL)");
         assert_eq!(describe_status(0x0b | 0x80), "killed by signal 11 (SIGSEGV, core dumped)");
         assert_eq!(describe_status(40), "killed by signal 40");

@@ -55,12 +55,13 @@ impl Caller {
     /// A function: its code is exported under its hash.
     #[staticmethod]
     #[expect(clippy::too_many_arguments, reason = "one call from one place in Python, by keyword")]
-    #[pyo3(signature = (*, hash, body, name, resources, environment, fresh, results, max_calls, retries,
+    #[pyo3(signature = (*, hash, body, name, label, resources, environment, fresh, results, max_calls, retries,
                         retry_exceptions, stream, least_arguments, most_arguments, bind, strategy, common = false))]
     fn of_function(
         hash: &[u8],
         body: &[u8],
         name: String,
+        label: String,
         resources: BTreeMap<String, f64>,
         environment: AskedEnvironment,
         fresh: bool,
@@ -84,6 +85,7 @@ impl Caller {
             function: hash,
             code: Bytes::copy_from_slice(body),
             name,
+            label,
             results,
             max_calls,
             retry_exceptions: Bytes::copy_from_slice(retry_exceptions),

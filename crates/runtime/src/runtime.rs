@@ -312,10 +312,7 @@ impl Runtime {
 
     /// Runs a task on some worker. Its results, the objects from 1 on, have one reference each.
     pub fn submit(&self, class: ClassIndex, work: Work) -> TaskId {
-        let is_free = work.arguments.references.is_empty();
-        let submit = |state: &mut State| state.submit_task(class, work);
-        // Its arguments may say that it fails at once.
-        if is_free { self.shared.with(submit) } else { self.shared.with_time(submit) }
+        self.shared.with_time(|state| state.submit_task(class, work))
     }
 
     // --- actors ---
@@ -354,7 +351,7 @@ impl Runtime {
     /// Calls a method. Its results, the objects from 1 on, have one reference each. Fails with code `pending_calls` where
     /// too many calls of this process to the actor are not answered.
     pub fn call_actor(&self, actor: ActorId, work: Work) -> Result<TaskId, RuntimeError> {
-        self.shared.with(|state| {
+        self.shared.with_time(|state| {
             if work.pending_limit > 0 && state.actors.pending(actor) >= work.pending_limit {
                 let text = format!(
                     "`{}` was not called: {} calls to its actor are not answered yet, and its max_pending_calls allows \

@@ -210,6 +210,7 @@ fn plan(node: NodeId, number: u32, cpus: u32) -> Plan {
         isolation: IsolationPlan::default(),
         labels: BTreeMap::from([("ray.io/node-id".to_owned(), node.hex())]),
         store_bytes: 1 << 30,
+        started_ms: 0,
         hostname: format!("played-{number}"),
         name: format!("played-{number}"),
         ip: "127.0.0.1".into(),

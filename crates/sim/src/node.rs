@@ -137,6 +137,7 @@ impl World {
             labels: BTreeMap::from([("zone".to_owned(), machine.zone.to_owned())]),
             store_bytes: 1 << 30,
             hostname: format!("machine-{index}"),
+            started_ms: 0,
             name: format!("node-{index}"),
             ip: format!("127.0.0.{}", index + 1),
             variables: BTreeMap::new(),

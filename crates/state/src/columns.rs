@@ -2,6 +2,7 @@
 
 use crate::cell::Cell;
 use bytes::Bytes;
+use oxiray_ids::TaskId;
 use oxiray_wire::message::{ObjectUse, TaskStage};
 use oxiray_wire::state::{
     ActorPhase, ActorRow, BundleRow, EnvironmentRow, GroupRow, JobRow, NodeRow, ObjectRow, StateKind, Tables, TaskKind,
@@ -87,7 +88,7 @@ const TASKS: &[Column<TaskRow>] = &[
     column("actor_id", Main, |row| row.actor().map(Cell::text).into()),
     column("type", Main, |row| row.kind().name().into()),
     column("func_or_class_name", Main, |row| (&row.function).into()),
-    unrecorded("parent_task_id", Main),
+    column("parent_task_id", Main, parent),
     column("node_id", Main, |row| row.node_id.map(Cell::text).into()),
     column("worker_id", Main, |row| row.worker_id.map(Cell::text).into()),
     column("worker_pid", Main, |row| row.pid.into()),
@@ -95,10 +96,10 @@ const TASKS: &[Column<TaskRow>] = &[
     column("language", Detail, |_| "PYTHON".into()),
     column("required_resources", Deep, |row| row.resources.as_ref().into()),
     unrecorded("runtime_env_info", Deep),
-    unrecorded("placement_group_id", Detail),
+    column("placement_group_id", Detail, |row| row.group.map(Cell::text).into()),
     column("events", Deep, events),
     unrecorded("profiling_data", Deep),
-    unrecorded("creation_time_ms", Deep),
+    column("creation_time_ms", Deep, |row| row.origin.and_then(|origin| milliseconds(origin.called_us)).into()),
     column("start_time_ms", Deep, |row| milliseconds(row.started_us).into()),
     column("end_time_ms", Deep, |row| milliseconds(row.ended_us).into()),
     unrecorded("task_log_info", Deep),
@@ -128,23 +129,23 @@ const NODES: &[Column<NodeRow>] = &[
     column("node_name", Main, |row| (&row.name).into()),
     column("resources_total", Shown, |row| (&row.resources).into()),
     column("labels", Shown, |row| (&row.labels).into()),
-    unrecorded("start_time_ms", Deep),
-    unrecorded("end_time_ms", Deep),
+    column("start_time_ms", Deep, |row| row.lifetime.map(|life| life.started_ms).filter(|ms| *ms > 0).into()),
+    column("end_time_ms", Deep, |row| row.lifetime.map(|life| life.ended_ms).into()),
 ];
 
 const WORKERS: &[Column<WorkerRow>] = &[
     column("worker_id", Main, |row| Cell::text(row.worker_id)),
-    column("is_alive", Main, |_| true.into()),
+    column("is_alive", Main, |row| row.exit.is_none().into()),
     column("worker_type", Main, |row| if row.duty == WorkerDuty::Driver { "DRIVER" } else { "WORKER" }.into()),
-    unrecorded("exit_type", Main),
+    column("exit_type", Main, |row| row.exit.as_ref().map(|exit| exit.kind.name()).into()),
     column("node_id", Main, |row| row.node.map(Cell::text).into()),
     column("ip", Main, |row| (&row.ip).into()),
     column("pid", Main, |row| row.pid.into()),
-    unrecorded("exit_detail", Deep),
+    column("exit_detail", Deep, |row| row.exit.as_ref().map(|exit| &exit.detail).into()),
     unrecorded("worker_launch_time_ms", Deep),
     unrecorded("worker_launched_time_ms", Deep),
-    unrecorded("start_time_ms", Deep),
-    unrecorded("end_time_ms", Deep),
+    column("start_time_ms", Deep, |row| (row.started_ms > 0).then_some(row.started_ms).into()),
+    column("end_time_ms", Deep, |row| row.exit.as_ref().map_or(0, |exit| exit.ended_ms).into()),
     unrecorded("debugger_port", Detail),
     unrecorded("num_paused_threads", Detail),
 ];
@@ -363,6 +364,11 @@ fn milliseconds(us: u64) -> Option<u64> {
     (us > 0).then_some(us / 1000)
 }
 
+/// The task that called, or what stands for the driver.
+fn parent(row: &TaskRow) -> Cell {
+    row.origin.map(|origin| Cell::text(origin.parent.unwrap_or_else(|| TaskId::of_driver(row.task_id.job())))).into()
+}
+
 /// When an actor is made is told by nobody.
 fn has_times(row: &TaskRow) -> bool {
     row.kind() != TaskKind::ActorCreation
@@ -373,7 +379,17 @@ fn events(row: &TaskRow) -> Cell {
     if !has_times(row) {
         return Cell::Null;
     }
-    let times = [("RUNNING", row.started_us), (stage_name(row.stage), row.ended_us)];
+    let called_us = row.origin.map(|origin| origin.called_us);
+    let later = |from: Option<u64>, after: Option<u64>| Some(from?.saturating_add(after?));
+    let ready_us = later(called_us, row.origin.and_then(|origin| origin.ready_after_us));
+    let sent_us = later(ready_us, row.origin.and_then(|origin| origin.sent_after_us));
+    let times = [
+        (stage_name(TaskStage::WaitsForArguments), called_us.unwrap_or(0)),
+        (stage_name(TaskStage::WaitsForWorker), ready_us.unwrap_or(0)),
+        (stage_name(TaskStage::Sent), sent_us.unwrap_or(0)),
+        (stage_name(TaskStage::Runs), row.started_us),
+        (stage_name(row.stage), row.ended_us),
+    ];
     let known = times.into_iter().filter_map(|(state, us)| Some((state, milliseconds(us)?)));
     known.map(|(state, ms)| Cell::map([("state", state.into()), ("created_ms", ms.into())])).collect()
 }

@@ -1,7 +1,7 @@
 //! What frames are written from: messages, calls whose greater part was written before, and replies of parts.
 
 use crate::field::{self, Field as _};
-use crate::message::{ArgumentReference, Call, Message, Numbered, Reply, StreamTerms, Value};
+use crate::message::{ArgumentReference, Call, CallOrigin, Message, Numbered, Reply, StreamTerms, Value};
 use bytes::{BufMut, Bytes, BytesMut};
 use oxiray_ids::{ObjectId, TaskId};
 use prost::Message as _;
@@ -94,6 +94,8 @@ pub struct CallFrame<'call> {
     pub retries: i32,
     /// Set where its results come one by one.
     pub stream: Option<StreamTerms>,
+    /// Who called, and when.
+    pub origin: CallOrigin,
 }
 
 impl CallFrame<'_> {
@@ -111,6 +113,7 @@ mod tag {
     pub(super) const ATTEMPT: u32 = 9;
     pub(super) const RETRIES: u32 = 11;
     pub(super) const STREAM: u32 = 14;
+    pub(super) const ORIGIN: u32 = 15;
 
     pub(super) const RESULTS: u32 = 2;
     pub(super) const KEPT: u32 = 3;
@@ -149,6 +152,7 @@ impl Fields for CallFrame<'_> {
             + attempt
             + retries
             + self.stream.as_ref().map_or(0, |terms| encoding::message::encoded_len(tag::STREAM, terms))
+            + encoding::message::encoded_len(tag::ORIGIN, &self.origin)
     }
 
     fn write(&self, buffer: &mut impl BufMut) {
@@ -165,6 +169,7 @@ impl Fields for CallFrame<'_> {
         if let Some(terms) = &self.stream {
             encoding::message::encode(tag::STREAM, terms, buffer);
         }
+        encoding::message::encode(tag::ORIGIN, &self.origin, buffer);
     }
 }
 
@@ -245,12 +250,18 @@ mod tests {
             retries: -1,
             label: "label".into(),
             stream: Some(StreamTerms { ahead: 1, per_yield: 2, arrived: 300, read: 4 }),
+            origin: Some(CallOrigin {
+                parent: Some(TaskId::new([8; 24])),
+                called_us: 1 << 50,
+                ready_after_us: Some(0),
+                sent_after_us: Some(300),
+            }),
         }
     }
 
     fn read_back(call: &Call) -> Call {
         let own = Call { task: TaskId::NIL, arguments: Bytes::new(), attempt: 0, retries: 0, ..call.clone() };
-        let common = CallFrame::common(&Call { references: Vec::new(), stream: None, ..own });
+        let common = CallFrame::common(&Call { references: Vec::new(), stream: None, origin: None, ..own });
         let frame = CallFrame {
             common: &common,
             task: call.task,
@@ -259,6 +270,7 @@ mod tests {
             attempt: call.attempt,
             retries: call.retries,
             stream: call.stream.clone(),
+            origin: call.origin.unwrap_or_default(),
         };
         let mut body = BytesMut::new();
         frame.append_body(&mut body);
@@ -271,7 +283,8 @@ mod tests {
 
     #[test]
     fn a_call_of_parts_is_read_as_the_whole() {
-        let (whole, empty) = (whole(), Call { task: TaskId::new([7; 24]), ..Call::default() });
+        let (whole, empty) =
+            (whole(), Call { task: TaskId::new([7; 24]), origin: Some(CallOrigin::default()), ..Call::default() });
         assert_eq!(read_back(&whole), whole);
         assert_eq!(read_back(&empty), empty);
     }

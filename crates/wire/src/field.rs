@@ -11,8 +11,8 @@ use crate::message::{
 };
 use crate::shape::{self, Shape};
 use crate::state::{
-    ActorPhase, DemandKind, DeviceService, DeviceTier, GroupScheduling, GroupState, ProcessRole, ReplicaPhase,
-    StateKind, TaskKind, WorkerDuty,
+    ActorPhase, DemandKind, DeviceService, DeviceTier, ExitKind, GroupScheduling, GroupState, ProcessRole,
+    ReplicaPhase, StateKind, TaskKind, WorkerDuty,
 };
 use bytes::{Buf, BufMut, Bytes};
 use oxiray_ids::{
@@ -474,7 +474,7 @@ macro_rules! numbered {
 
 numbered! {
     KeyValueAction, LabelOperator, MetricKind, ObjectUse, OutOfMemory, StrategyKind, SubmissionAction, SubmissionState,
-    TaskStage, TokenAction, ActorPhase, DemandKind, DeviceService, DeviceTier, GroupScheduling, GroupState, ProcessRole, StateKind,
+    TaskStage, TokenAction, ActorPhase, DemandKind, DeviceService, DeviceTier, ExitKind, GroupScheduling, GroupState, ProcessRole, StateKind,
     TaskKind, WorkerDuty,
 }
 

@@ -25,13 +25,13 @@ pub use growth::{
 };
 pub use holdings::{Holding, ObjectHolder, ObjectProcess};
 pub use rows::{
-    ActorRow, BundleRow, DriverProcess, EnvironmentRow, GoneRow, GroupRow, JobRow, NodeRow, ObjectRow, Slots, Tables,
-    TaskRow, WorkerRow,
+    ActorRow, BundleRow, DriverProcess, EnvironmentRow, GoneRow, GroupRow, JobRow, Lifetime, NodeRow, ObjectRow, Slots,
+    Tables, TaskRow, WorkerExit, WorkerRow,
 };
 pub use summary::{CallCounts, ObjectCounts, Summary};
 pub use words::{
-    ActorPhase, DemandKind, DeviceService, DeviceTier, GroupScheduling, GroupState, ProcessRole, StateKind, TaskKind,
-    WorkerDuty,
+    ActorPhase, DemandKind, DeviceService, DeviceTier, ExitKind, GroupScheduling, GroupState, ProcessRole, StateKind,
+    TaskKind, WorkerDuty,
 };
 
 use oxiray_fields::Fields;

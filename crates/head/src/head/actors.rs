@@ -17,6 +17,7 @@ use oxiray_wire::message::{
     ActorAnswer, ActorConnect, ActorCreate, ActorDied, ActorLeaving, ActorLookup, ActorPlaced, Content, Failure,
     FailureCode, Value,
 };
+use oxiray_wire::state::ExitKind;
 use std::time::Duration;
 
 /// An actor that nobody has made so long after somebody asked for it is not going to be.
@@ -278,6 +279,7 @@ impl HeadCore {
             _ => death("its constructor failed."),
         };
         self.actor_died(id, &failure);
+        self.exits_by(from, ExitKind::UserError, &failure.text);
         self.clock.alarm_at(self.clock.now + LEAVING_LIMIT, Alarm::Overdue(from));
     }
 
@@ -285,6 +287,8 @@ impl HeadCore {
         if let Some(worker) = self.workers.by_key.get_mut(&from) {
             worker.end.last_words.get_or_insert_with(|| format!("{}.", cut(said.text.clone())));
             worker.end.is_for_good |= !said.unintended;
+            let kind = if said.unintended { ExitKind::SystemError } else { ExitKind::IntendedUser };
+            worker.end.exit.get_or_insert_with(|| (kind, cut(said.text.clone())));
             self.clock.alarm_at(self.clock.now + LEAVING_LIMIT, Alarm::Overdue(from));
         }
     }

@@ -61,7 +61,7 @@ impl HeadCore {
     /// A process tells of its calls.
     pub(super) fn task_log(&mut self, from: Key, mut log: TaskLog) {
         for record in &mut log.records {
-            for text in [&mut record.name, &mut record.text] {
+            for text in [&mut record.name, &mut record.label, &mut record.text] {
                 *text = cut(std::mem::take(text));
             }
             record.resources.truncate(RESOURCES_MAX);
@@ -159,21 +159,24 @@ impl HeadCore {
     fn task_row(&self, CallReport { record, by, pid }: &CallReport) -> TaskRow {
         let class = self.actors.known.get(record.task.actor()).map(|actor| &actor.description.class_name);
         let function = class.map_or_else(|| record.name.clone(), |class| format!("{class}.{}", record.name));
+        let name = if record.label.is_empty() { function.clone() } else { record.label.clone() };
         let ran_here = record.started_us > 0;
         TaskRow {
             task_id: record.task,
             attempt: record.attempt,
-            name: if record.label.is_empty() { function.clone() } else { record.label.clone() },
             stage: record.stage,
             node_id: ran_here.then(|| self.node_of_worker(*by)),
             worker_id: ran_here.then_some(*by),
             pid: ran_here.then_some(*pid),
             error: record.error.filter(|_| record.stage == TaskStage::Failed).map(error_name),
-            message: error_message(&function, record),
+            message: error_message(&name, record),
+            name,
             started_us: record.started_us,
             ended_us: record.ended_us,
             resources: Some(amounts_by_name(&record.resources)),
             function,
+            origin: record.origin,
+            group: record.group,
         }
     }
 

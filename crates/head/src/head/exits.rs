@@ -1,15 +1,21 @@
 //! Who is gone, and what goes with them: workers, drivers, and the jobs of those.
 
 use super::HeadCore;
+use crate::amounts::by_name;
 use crate::failures::death;
 use crate::fairness::Holder;
-use crate::jobs::JobEnd;
+use crate::jobs::{JobDetail, JobEnd};
 use crate::journal::Row;
 use crate::members::ProxiedClient;
-use crate::workers::Duty;
+use crate::workers::{Duty, Worker};
 use oxiray_ids::{ActorId, JobId, NodeId};
 use oxiray_machine::{Effect, Key, does_not_die};
 use oxiray_wire::message::{Goodbye, OutOfMemory, WorkerDied};
+use oxiray_wire::state::{ExitKind, WorkerDuty, WorkerExit, WorkerRow};
+use std::collections::BTreeMap;
+
+/// How a process ended that nothing went wrong with.
+const AS_USUAL: &str = "exited with status 0";
 
 impl HeadCore {
     /// The worker's process is dead, says its machine; what descends from it may not be.
@@ -177,8 +183,61 @@ impl HeadCore {
         let worker = self.workers.by_key.get(&key);
         let role = if worker.is_some() { "worker" } else { "driver" };
         let pid = worker.and_then(|worker| worker.pid).map_or(String::new(), |pid| format!(", pid {pid}"));
+        let shown = self.ended_row(key, node, ip, text);
         let text = format!("the {role} {who}{pid}, on node {node} ({ip}): {text}");
-        self.figures.ends.remember(who, self.clock.now, text);
+        self.figures.ends.remember(who, self.clock.now, text, shown);
+    }
+
+    /// The row of a driver in lists.
+    pub(super) fn row_of_driver(&self, job: JobId, detail: &JobDetail) -> WorkerRow {
+        WorkerRow {
+            worker_id: detail.driver_id,
+            pid: Some(detail.told.pid),
+            duty: WorkerDuty::Driver,
+            job_id: Some(job),
+            node: Some(self.members.node_of(detail.driver)),
+            ip: self.members.ip_of(detail.driver).to_owned(),
+            started_ms: self.jobs.known.get(job).map_or(0, |job| job.facts.started_ms),
+            ..WorkerRow::default()
+        }
+    }
+
+    /// The row of a worker in lists.
+    pub(super) fn worker_row(&self, key: Key, worker: &Worker) -> WorkerRow {
+        WorkerRow {
+            worker_id: worker.id,
+            pid: worker.pid,
+            duty: match worker.duty {
+                Duty::Idle => WorkerDuty::Idle,
+                Duty::Leased(_) => WorkerDuty::Task,
+                Duty::Actor(_) => WorkerDuty::Actor,
+                Duty::Ending => WorkerDuty::Ending,
+            },
+            name: worker.label.clone(),
+            job_id: Some(worker.job),
+            resources: by_name(self.own.held_by(key)),
+            node: Some(self.members.node_of(key)),
+            ip: self.members.ip_of(key).to_owned(),
+            started_ms: worker.started_ms,
+            exit: None,
+        }
+    }
+
+    /// The row of a process of this node that has just ended; nothing for one that never was.
+    fn ended_row(&self, key: Key, node: NodeId, ip: &str, text: &str) -> Option<WorkerRow> {
+        let (row, kind, detail) = if let Some(worker) = self.workers.by_key.get(&key) {
+            worker.pid?;
+            let (kind, detail) = exit_of(worker, text);
+            (WorkerRow { resources: BTreeMap::new(), ..self.worker_row(key, worker) }, kind, detail)
+        } else {
+            let job = self.clients.job_of(key)?;
+            let detail = self.jobs.details.get(&job).filter(|detail| detail.driver == key)?;
+            let said = matches!(self.jobs.known.get(job)?.end, Some(JobEnd::Succeeded));
+            let kind = if said { ExitKind::IntendedUser } else { ExitKind::SystemError };
+            (self.row_of_driver(job, detail), kind, text.to_owned())
+        };
+        let exit = Some(WorkerExit { kind, detail, ended_ms: self.clock.wall_ms });
+        Some(WorkerRow { node: Some(node), ip: ip.to_owned(), exit, ..row })
     }
 
     /// PROXIED_CLIENT-1: a member is about to be forgotten.
@@ -195,5 +254,19 @@ impl HeadCore {
             Some(ProxiedClient::Visitor) => self.figures.census.without(key),
             None => {}
         }
+    }
+}
+
+/// What kind of end a worker came to, and why; `text` is how its process ended.
+fn exit_of(worker: &Worker, text: &str) -> (ExitKind, String) {
+    let end = &worker.end;
+    match (&end.out_of_memory, &end.exit) {
+        (Some((text, _)), _) => (ExitKind::OutOfMemory, text.clone()),
+        (None, Some(known)) => known.clone(),
+        (None, None) if text == AS_USUAL => {
+            let why = "it left by itself: its code ended it, or had run as often as max_calls allows";
+            (ExitKind::IntendedUser, format!("{why} ({text})"))
+        }
+        (None, None) => (ExitKind::SystemError, text.to_owned()),
     }
 }

@@ -123,7 +123,7 @@ impl HeadCore {
         let latest = latest.ok_or_else(|| {
             format!("no process knows of a task {}: it ended long ago, or another cluster has it", id.hex())
         })?;
-        let (stage, name) = (latest.record.stage, &latest.record.name);
+        let (stage, name) = (latest.record.stage, latest.record.title());
         let done = |why: &str| Ok(settled("task", &id.hex(), name, stage_name(stage), why));
         match stage {
             TaskStage::WaitsForWorker => {}
@@ -136,7 +136,7 @@ impl HeadCore {
         }
         let owner = self.clients.key_of(latest.by);
         let of_owner = self.pending.wanted.iter().filter(|(_, wanted)| {
-            matches!(wanted.want, PendingKind::Lease { client, .. } if Some(client) == owner) && wanted.label == *name
+            matches!(wanted.want, PendingKind::Lease { client, .. } if Some(client) == owner) && wanted.label == name
         });
         // Its owner asks for one worker for all calls alike.
         match of_owner.map(|(ticket, _)| *ticket).min() {

@@ -8,6 +8,7 @@ use crate::workers::Lease;
 use oxiray_ids::{LeaseNumber, LeaseRequestNumber};
 use oxiray_machine::{Key, cut};
 use oxiray_wire::message::{CancelObject, FailureCode, LeaseRefused, LeaseRequest};
+use oxiray_wire::state::ExitKind;
 
 impl HeadCore {
     pub(super) fn lease_request(&mut self, from: Key, mut asked: LeaseRequest) {
@@ -65,6 +66,13 @@ impl HeadCore {
         if self.jobs.is_ending(job) {
             return self.kill_worker(worker);
         }
+        if retiring {
+            self.exits_by(
+                worker,
+                ExitKind::IntendedUser,
+                "it left after a task: that ended it, or was the last of max_calls",
+            );
+        }
         if once || retiring {
             return self.dismiss_worker(worker);
         }
@@ -75,7 +83,7 @@ impl HeadCore {
     pub(super) fn lease_kill(&mut self, from: Key, number: LeaseNumber) {
         let key = self.clients.by_key.get(&from).and_then(|client| client.leases.get(&number));
         if let Some(lease) = key.and_then(|key| self.workers.leases.get(key)) {
-            self.kill_worker(lease.worker);
+            self.kill_broken_worker(lease.worker);
         } else {
             self.durable.resumption.claim_to_end(from, number);
         }

@@ -91,7 +91,7 @@ impl HeadCore {
             Some(drain) if was_drained => format!("it was drained: {}", drain.reason),
             _ => "its daemon ended or was killed".to_owned(),
         };
-        self.members.remember(member, self.clock.now, how);
+        self.members.remember(member, (self.clock.now, self.clock.wall_ms), how);
         self.pending.is_due = true;
     }
 }

@@ -5,7 +5,7 @@ use crate::amounts::{available_of, by_name, total_of};
 use crate::members::OWN;
 use oxiray_scheduler::NodeView;
 use oxiray_wire::message::NodeJoin;
-use oxiray_wire::state::NodeRow;
+use oxiray_wire::state::{Lifetime, NodeRow};
 
 impl HeadCore {
     /// The machines, the head's own first, and the dead ones that are remembered.
@@ -17,7 +17,10 @@ impl HeadCore {
             draining: self.draining_shown(*key),
             ..described(&member.told, &member.view, "")
         });
-        let lost = self.members.lost.iter().map(|lost| described(&lost.told, &lost.view, &lost.how));
+        let lost = self.members.lost.iter().map(|lost| NodeRow {
+            lifetime: Some(Lifetime { started_ms: lost.told.started_ms, ended_ms: lost.ended_ms }),
+            ..described(&lost.told, &lost.view, &lost.how)
+        });
         living.chain(lost).collect()
     }
 }
@@ -30,6 +33,7 @@ fn described(told: &NodeJoin, view: &NodeView, death: &str) -> NodeRow {
         node_id: view.node,
         address: told.ip.clone(),
         hostname: told.hostname.clone(),
+        lifetime: Some(Lifetime { started_ms: told.started_ms, ended_ms: 0 }),
         name: told.name.clone(),
         socket: format!("{}/socket", told.session),
         alive: is_alive,

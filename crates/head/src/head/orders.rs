@@ -105,7 +105,7 @@ impl HeadCore {
     fn new_worker_on(&mut self, member: Key, id: WorkerId, said: &Placed, job: JobId) -> Key {
         let key = if member == OWN { said.worker.0 } else { self.new_key() };
         self.workers.starting += usize::from(said.pid == 0);
-        self.workers.by_key.insert(key, Worker::new(id, job, said.pid));
+        self.workers.by_key.insert(key, Worker::new(id, job, said.pid, self.clock.wall_ms));
         self.members.add_route(key, member, said.worker);
         self.clients.join(key, id, job);
         key

@@ -12,6 +12,7 @@ use crate::workers::{Duty, NodeEnd};
 use oxiray_ids::ActorId;
 use oxiray_machine::Key;
 use oxiray_wire::message::{ActorKill, ActorRestarting, ArgumentLost, FailureCode};
+use oxiray_wire::state::ExitKind;
 use std::time::Duration;
 
 /// How long an actor waits that died in its constructor, and the most that this doubles to each further time.
@@ -118,6 +119,7 @@ impl HeadCore {
                 .last_words
                 .get_or_insert_with(|| "its process was killed by `ray.kill(no_restart=False)`.".into());
         }
+        self.exits_by(key, ExitKind::IntendedSystem, "it was killed by `ray.kill(no_restart=False)`");
         self.kill_worker(key);
     }
 }

@@ -114,7 +114,7 @@ impl HeadCore {
         let key = self.new_key();
         // The word that the group is removed may have been lost with the last head.
         let is_homeless = told.group.is_some_and(|group| !self.groups.reservations.contains_key(&group));
-        let mut worker = Worker::new(id, job, told.pid);
+        let mut worker = Worker::new(id, job, told.pid, 0);
         worker.once = told.once;
         worker.outlives_job = told.outlives_job;
         worker.label.clone_from(&told.label);

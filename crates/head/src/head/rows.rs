@@ -1,13 +1,10 @@
 //! The rows of lists that need nobody else's word: workers, jobs and environments.
 
 use super::HeadCore;
-use crate::amounts::by_name;
 use crate::jobs::{Job, JobEnd};
-use crate::workers::{Duty, Worker};
 use oxiray_ids::NodeId;
-use oxiray_machine::Key;
 use oxiray_wire::message::{Environment, Submission, SubmissionState};
-use oxiray_wire::state::{DriverProcess, EnvironmentRow, JobRow, WorkerDuty, WorkerRow};
+use oxiray_wire::state::{DriverProcess, EnvironmentRow, JobRow, WorkerRow};
 use std::collections::BTreeMap;
 
 /// The most rows of one kind that are looked at.
@@ -19,35 +16,9 @@ const RUNS_ENTRYPOINT: &str = "oxiray_runs_entrypoint";
 impl HeadCore {
     pub(super) fn worker_rows(&self) -> Vec<WorkerRow> {
         let drivers = self.jobs.details.iter().filter(|(_, detail)| !detail.is_over);
-        let drivers = drivers.map(|(job, detail)| WorkerRow {
-            worker_id: detail.driver_id,
-            pid: Some(detail.told.pid),
-            duty: WorkerDuty::Driver,
-            job_id: Some(*job),
-            node: Some(self.members.node_of(detail.driver)),
-            ip: self.members.ip_of(detail.driver).to_owned(),
-            ..WorkerRow::default()
-        });
+        let drivers = drivers.map(|(job, detail)| self.row_of_driver(*job, detail));
         let workers = self.workers.by_key.iter().map(|(key, worker)| self.worker_row(*key, worker));
-        drivers.chain(workers).take(ROWS_MAX).collect()
-    }
-
-    pub(super) fn worker_row(&self, key: Key, worker: &Worker) -> WorkerRow {
-        WorkerRow {
-            worker_id: worker.id,
-            pid: worker.pid,
-            duty: match worker.duty {
-                Duty::Idle => WorkerDuty::Idle,
-                Duty::Leased(_) => WorkerDuty::Task,
-                Duty::Actor(_) => WorkerDuty::Actor,
-                Duty::Ending => WorkerDuty::Ending,
-            },
-            name: worker.label.clone(),
-            job_id: Some(worker.job),
-            resources: by_name(self.own.held_by(key)),
-            node: Some(self.members.node_of(key)),
-            ip: self.members.ip_of(key).to_owned(),
-        }
+        drivers.chain(workers).chain(self.figures.ends.rows().cloned()).take(ROWS_MAX).collect()
     }
 
     /// Submitted jobs, each with the driver that its entrypoint connected, and the drivers that nobody submitted.

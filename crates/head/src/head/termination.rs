@@ -21,6 +21,7 @@ use oxiray_wire::message::{
     ActorDeath, ActorDied, Failure, FailureCode, Forgotten, Freed, GroupAnswer, GroupRelease, LeaseEnded, LeaseRefused,
     Lost, ObjectDelete, OutOfMemory, Published, Stop, Value, ValueWanted,
 };
+use oxiray_wire::state::ExitKind;
 use std::collections::BTreeMap;
 
 impl HeadCore {
@@ -30,6 +31,7 @@ impl HeadCore {
         let worker = actor.worker();
         self.actor_died(id, &death(&format!("{text}{}", self.actors.never_ran(id))));
         if let Some(key) = worker.and_then(|worker| self.clients.key_of(worker)) {
+            self.exits_by(key, ExitKind::IntendedSystem, text);
             self.kill_worker(key);
         }
     }
@@ -96,6 +98,7 @@ impl HeadCore {
             worker.end.last_words.get_or_insert_with(|| WHY.into());
             worker.end.is_for_good = true;
         }
+        self.exits_by(key, ExitKind::IntendedSystem, WHY);
         self.send(key, Stop {});
     }
 
@@ -153,6 +156,7 @@ impl HeadCore {
                 Duty::Actor(actor) => self.actor_died(actor, &for_actor(&failure)),
                 Duty::Idle | Duty::Ending => continue,
             }
+            self.exits_by(key, ExitKind::IntendedSystem, "its placement group was removed");
             self.kill_worker(key);
         }
     }

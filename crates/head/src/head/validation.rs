@@ -9,6 +9,7 @@ use crate::members::{Order, Prepare};
 use oxiray_ids::{LeaseRequestNumber, NodeId, WorkerId, WorkerNumber};
 use oxiray_machine::{Effect, Key};
 use oxiray_wire::message::{NodeJoin, Placed};
+use oxiray_wire::state::ExitKind;
 
 /// What no honest peer says.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -53,6 +54,7 @@ impl HeadCore {
         self.out.push(Effect::Expel { peer, why: format!("it broke the protocol: {error}") });
         if let Some(worker) = self.workers.by_key.get_mut(&peer) {
             worker.end.last_words.get_or_insert_with(|| format!("its process broke the protocol: {error}."));
+            self.exits_by(peer, ExitKind::SystemError, &format!("it broke the protocol: {error}"));
             self.kill_worker(peer);
         }
     }

@@ -8,10 +8,17 @@ use crate::workers::{Duty, Lease};
 use oxiray_ids::{LeaseNumber, LeaseRequestNumber, WorkerNumber};
 use oxiray_machine::{DYING_LIMIT, Effect, Key, LEAVING_LIMIT};
 use oxiray_wire::message::{LeaseGranted, LeaseRetire, Peer, Stop, WorkerKill, WorkerReturn};
+use oxiray_wire::state::ExitKind;
 
 impl HeadCore {
-    /// Has a worker's machine end it.
+    /// Has a worker's machine end it: what it was there for is over.
     pub(crate) fn kill_worker(&mut self, key: Key) {
+        self.exits_by(key, ExitKind::IntendedSystem, "the cluster ended it: what it was there for is over");
+        self.kill_broken_worker(key);
+    }
+
+    /// Has a worker's machine end it, since it may have ended by itself already.
+    pub(crate) fn kill_broken_worker(&mut self, key: Key) {
         if self.durable.resumption.tells_before_it_dies(key) {
             return;
         }
@@ -26,8 +33,16 @@ impl HeadCore {
 
     /// The worker has done its work: it runs what was left to be run at exit, and is killed where it does not end.
     pub(super) fn dismiss_worker(&mut self, key: Key) {
+        self.exits_by(key, ExitKind::IntendedSystem, "it was not needed any more");
         self.send(key, Stop {});
         self.clock.alarm_at(self.clock.now + LEAVING_LIMIT, Alarm::Overdue(key));
+    }
+
+    /// It is known what kind of end the worker comes to, and why: the first word counts, and none after its end.
+    pub(super) fn exits_by(&mut self, key: Key, kind: ExitKind, why: &str) {
+        if let Some(worker) = self.workers.by_key.get_mut(&key).filter(|worker| !worker.end.is_doomed) {
+            worker.end.exit.get_or_insert_with(|| (kind, why.to_owned()));
+        }
     }
 
     /// The worker stays for the tasks that it made.

@@ -37,6 +37,7 @@ impl NodeCore {
             node: self.plan.node,
             ip: self.plan.ip.clone(),
             hostname: self.plan.hostname.clone(),
+            started_ms: self.plan.started_ms,
             labels: self.plan.labels.clone(),
             totals: amounts(self.ledger.inventory().totals()),
             state: Some(NodeState { bundles: self.all_bundles_for_head(), ..self.node_state(order) }),

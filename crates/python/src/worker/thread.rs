@@ -83,7 +83,7 @@ impl<'py> Language for Thread<'py> {
 
     fn begin(&mut self, call: &Call) -> Known {
         let name = if call.label.is_empty() { self.worker.qualified(&call.name) } else { call.label.clone() };
-        self.worker.label(self.py, &call.name);
+        self.worker.label(self.py, if call.label.is_empty() { &call.name } else { &call.label });
         oxiray_runtime::show_title(&name);
         Known { name, is_common: false }
     }

@@ -6,7 +6,7 @@ use crate::core::retrying::Retries;
 use crate::core::table::Table;
 use crate::core::work::{Class, Work};
 use oxiray_ids::{ActorId, LeaseNumber, LeaseRequestNumber, TaskId, Unique, WorkerId};
-use oxiray_wire::message::Amount;
+use oxiray_wire::message::{Amount, CallOrigin};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -33,6 +33,10 @@ pub(crate) struct Task {
     pub(crate) target: Target,
     pub(crate) waiting_for: usize,
     pub(crate) attempt: u32,
+    /// When it was called, in microseconds since 1970.
+    pub(crate) called_us: u64,
+    /// When its arguments were there, likewise; no sense while it waits for some.
+    pub(crate) ready_us: u64,
     /// It was under way on a worker that died: until it is known whether it was to blame, it runs alone.
     pub(crate) suspect: bool,
     /// Of an actor's call that is under way: which of those sent it was, counted from 1.
@@ -55,6 +59,16 @@ impl Task {
     /// Whether it may run more than once.
     pub(crate) fn may_repeat(&self) -> bool {
         !self.cancelled && (self.work.retries != 0 || self.attempt > 0)
+    }
+
+    /// Who called, and when; `sent_us` is when it is sent to who runs it, where it is.
+    pub(crate) fn origin(&self, sent_us: Option<u64>) -> CallOrigin {
+        CallOrigin {
+            parent: Some(self.work.parent).filter(|parent| !parent.is_nil()),
+            called_us: self.called_us,
+            ready_after_us: (self.waiting_for == 0).then(|| self.ready_us.saturating_sub(self.called_us)),
+            sent_after_us: sent_us.map(|sent| sent.saturating_sub(self.ready_us)),
+        }
     }
 
     pub(crate) fn runs_alone(&self) -> bool {

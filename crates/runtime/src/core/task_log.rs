@@ -4,8 +4,9 @@
 //!   every [`PERIOD`], however many there were.
 //! - LOG-2: a process that is killed takes along what it did in its last [`PERIOD`]; one that leaves tells it.
 
-use oxiray_ids::TaskId;
-use oxiray_wire::message::{Amount, Assign, Call, CallError, Content, TaskRecord, TaskStage, Value};
+use crate::core::calls::Task;
+use oxiray_ids::{PlacementGroupId, TaskId};
+use oxiray_wire::message::{Amount, Assign, Call, CallError, CallOrigin, Content, TaskRecord, TaskStage, Value};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -33,6 +34,7 @@ struct Entry {
     ended: Instant,
     error: Option<Error>,
     resources: Option<Arc<Vec<Amount>>>,
+    origin: Option<CallOrigin>,
 }
 
 /// The place of a call that runs; free where it is over.
@@ -52,16 +54,21 @@ pub(crate) struct TaskLog {
     untold: usize,
     /// When they are told.
     pub(crate) tell_at: Option<Instant>,
-    began: (Instant, SystemTime),
+    /// When this process began, and the same in microseconds since 1970.
+    began: (Instant, u64),
     /// What the functions that run here need; nothing where an actor's methods do.
     resources: Option<Arc<Vec<Amount>>>,
+    /// The placement group that this process runs in.
+    group: Option<PlacementGroupId>,
 }
 
 impl TaskLog {
     /// The log of a process that began at this time, by both clocks.
     pub(crate) fn new(began: (Instant, SystemTime)) -> Self {
         let (ended, places, free) = (VecDeque::new(), Vec::new(), Vec::new());
-        Self { ended, places, free, untold: 0, tell_at: None, began, resources: None }
+        let since = began.1.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
+        let began = (began.0, since);
+        Self { ended, places, free, untold: 0, tell_at: None, began, resources: None, group: None }
     }
 }
 
@@ -69,6 +76,7 @@ impl TaskLog {
     /// This process is to run what was granted these resources.
     pub(crate) fn assigned(&mut self, assign: &Assign) {
         self.resources = assign.actor.is_none().then(|| Arc::new(assign.resources.clone()));
+        self.group = assign.group;
     }
 
     /// A call begins to run; the place to name when it ends.
@@ -76,7 +84,8 @@ impl TaskLog {
         let Some(place) = self.free.pop() else {
             let (name, label, attempt) = (call.name.clone(), call.label.clone(), call.attempt);
             let (resources, started) = (self.resources.clone(), Some(now));
-            let entry = Entry { task, name, label, attempt, started, ended: now, error: None, resources };
+            let origin = call.origin;
+            let entry = Entry { task, name, label, attempt, started, ended: now, error: None, resources, origin };
             self.places.push(Place { runs: true, entry });
             return self.places.len() - 1;
         };
@@ -88,6 +97,7 @@ impl TaskLog {
         entry.attempt = call.attempt;
         entry.started = Some(now);
         entry.resources.clone_from(&self.resources);
+        entry.origin = call.origin;
         place
     }
 
@@ -128,7 +138,8 @@ impl TaskLog {
         }
         if self.ended.len() < ENDED_MAX {
             let (task, name, label) = (TaskId::NIL, String::new(), String::new());
-            let unused = Entry { task, name, label, attempt: 0, started: None, ended, error: None, resources: None };
+            let (started, error, resources, origin) = (None, None, None, None);
+            let unused = Entry { task, name, label, attempt: 0, started, ended, error, resources, origin };
             self.ended.push_back(std::mem::replace(entry, unused));
         } else if let Some(mut oldest) = self.ended.pop_front() {
             std::mem::swap(entry, &mut oldest);
@@ -138,22 +149,22 @@ impl TaskLog {
     }
 
     /// A call of this process's ended without its worker's answer, or without a worker.
-    pub(crate) fn failed(
-        &mut self,
-        task: TaskId,
-        name: &str,
-        attempt: u32,
-        value: &Value,
-        now: Instant,
-        needs: Vec<Amount>,
-    ) -> bool {
+    pub(crate) fn failed(&mut self, id: TaskId, task: &Task, value: &Value, now: Instant, needs: Vec<Amount>) -> bool {
         if self.ended.len() >= ENDED_MAX {
             self.ended.pop_front();
         }
-        let (name, label, ended, error) = (name.to_owned(), String::new(), now, error_of(value));
-        let resources = Some(Arc::new(needs));
-        self.ended.push_back(Entry { task, name, label, attempt, started: None, ended, error, resources });
-        self.note_untold(ended)
+        self.ended.push_back(Entry {
+            task: id,
+            name: task.work.name.clone(),
+            label: task.work.label.clone(),
+            attempt: task.attempt,
+            started: None,
+            ended: now,
+            error: error_of(value),
+            resources: Some(Arc::new(needs)),
+            origin: Some(task.origin(None)),
+        });
+        self.note_untold(now)
     }
 
     /// Says whether a timer was set.
@@ -173,23 +184,28 @@ impl TaskLog {
         self.ended.iter().skip(from).map(|entry| self.record(entry, stage(entry))).collect()
     }
 
+    /// A moment in microseconds since 1970.
+    pub(crate) fn microseconds(&self, at: Instant) -> u64 {
+        // This is on the path of each call: nothing here is wider than 64 bits.
+        let since = at.saturating_duration_since(self.began.0);
+        self.began.1 + since.as_secs() * 1_000_000 + u64::from(since.subsec_micros())
+    }
+
     fn record(&self, entry: &Entry, stage: TaskStage) -> TaskRecord {
-        let microseconds = |at: Instant| {
-            let since = self.began.1 + at.saturating_duration_since(self.began.0);
-            since.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
-        };
         let (error, text) = entry.error.as_deref().cloned().unzip();
         TaskRecord {
             task: entry.task,
             attempt: entry.attempt,
             name: entry.name.clone(),
             stage,
-            started_us: entry.started.map_or(0, microseconds),
-            ended_us: if stage == TaskStage::Runs { 0 } else { microseconds(entry.ended) },
+            started_us: entry.started.map_or(0, |at| self.microseconds(at)),
+            ended_us: if stage == TaskStage::Runs { 0 } else { self.microseconds(entry.ended) },
             error,
             text: text.unwrap_or_default(),
             resources: entry.resources.as_deref().cloned().unwrap_or_default(),
             label: entry.label.clone(),
+            origin: entry.origin,
+            group: self.group.filter(|_| entry.started.is_some()),
         }
     }
 

@@ -73,6 +73,9 @@ pub struct NodeJoin {
     /// How it is being emptied, where another head had begun that.
     #[field(10)]
     pub draining: Option<Draining>,
+    /// When its daemon began, in milliseconds since 1970.
+    #[field(11)]
+    pub started_ms: u64,
 }
 
 /// member → head: its ledger changed.

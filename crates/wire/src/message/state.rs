@@ -1,9 +1,9 @@
 //! What runs and what ran: questions about it, and the processes' own records of their calls.
 
-use super::{Amount, CallError, Failure};
+use super::{Amount, CallError, CallOrigin, Failure};
 use crate::state::{DrainTold, Explanation, GoneRow, StateKind, Summary, Tables};
 use oxiray_fields::Fields;
-use oxiray_ids::TaskId;
+use oxiray_ids::{PlacementGroupId, TaskId};
 
 /// client or command line → daemon: list or count things of one kind. Answered by [`StateReport`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
@@ -180,9 +180,22 @@ pub struct TaskRecord {
     /// What the call needs to run; nothing for an actor's method.
     #[field(9)]
     pub resources: Vec<Amount>,
-    /// The name that an actor's method was called under; empty for its own.
+    /// The name that it was called under; empty for its own.
     #[field(10)]
     pub label: String,
+    /// Who called, and when.
+    #[field(11)]
+    pub origin: Option<CallOrigin>,
+    /// The placement group that it runs in.
+    #[field(12)]
+    pub group: Option<PlacementGroupId>,
+}
+
+impl TaskRecord {
+    /// What the call is named: as it was called, or else as its function or method.
+    pub fn title(&self) -> &str {
+        if self.label.is_empty() { &self.name } else { &self.label }
+    }
 }
 
 /// How far a call is.

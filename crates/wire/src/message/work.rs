@@ -78,6 +78,26 @@ pub struct Call {
     /// Set for a call whose results come one by one.
     #[field(14)]
     pub stream: Option<StreamTerms>,
+    /// Who called, and when.
+    #[field(15)]
+    pub origin: Option<CallOrigin>,
+}
+
+/// Who called, and how long it took until the call was sent to who runs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Fields)]
+pub struct CallOrigin {
+    /// The task that called; nothing for a driver.
+    #[field(1)]
+    pub parent: Option<TaskId>,
+    /// When it called, in microseconds since 1970.
+    #[field(2)]
+    pub called_us: u64,
+    /// How many microseconds later the call's arguments were there; nothing where they are not yet.
+    #[field(3)]
+    pub ready_after_us: Option<u64>,
+    /// How many microseconds after that it was sent; nothing where it is not yet.
+    #[field(4)]
+    pub sent_after_us: Option<u64>,
 }
 
 /// worker → owner: a call is done.

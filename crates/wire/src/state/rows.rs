@@ -2,8 +2,8 @@
 
 use super::Amounts;
 use super::cluster::DrainState;
-use super::words::{ActorPhase, GroupScheduling, GroupState, StateKind, TaskKind, WorkerDuty};
-use crate::message::{DeviceUse, ObjectUse, PlacementStrategy, SubmissionState, TaskStage, Variable};
+use super::words::{ActorPhase, ExitKind, GroupScheduling, GroupState, StateKind, TaskKind, WorkerDuty};
+use crate::message::{CallOrigin, DeviceUse, ObjectUse, PlacementStrategy, SubmissionState, TaskStage, Variable};
 use bytes::Bytes;
 use oxiray_fields::Fields;
 use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, PlacementGroupId, TaskId, WorkerId};
@@ -96,6 +96,21 @@ pub struct NodeRow {
     /// How it is being emptied, where it is.
     #[field(14)]
     pub draining: Option<DrainState>,
+    /// From when on, and until when.
+    #[field(15)]
+    #[serde(skip)]
+    pub lifetime: Option<Lifetime>,
+}
+
+/// From when until when a node is or was there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Fields)]
+pub struct Lifetime {
+    /// When its daemon began, in milliseconds since 1970 by the clock of its machine.
+    #[field(1)]
+    pub started_ms: u64,
+    /// When the head saw that it was gone, likewise by the head's clock; 0 where it is there.
+    #[field(2)]
+    pub ended_ms: u64,
 }
 
 /// An actor.
@@ -188,6 +203,12 @@ pub struct TaskRow {
     /// What it needs to run.
     #[field(13)]
     pub resources: Option<Amounts>,
+    /// Who called, and when; nothing where that is not known.
+    #[field(14)]
+    pub origin: Option<CallOrigin>,
+    /// The placement group that it runs in.
+    #[field(15)]
+    pub group: Option<PlacementGroupId>,
 }
 
 impl TaskRow {
@@ -239,6 +260,28 @@ pub struct WorkerRow {
     #[field(8)]
     #[serde(skip)]
     pub ip: String,
+    /// When it began, in milliseconds since 1970; 0 where that is not known.
+    #[field(9)]
+    #[serde(skip)]
+    pub started_ms: u64,
+    /// How it ended; nothing while it lives.
+    #[field(10)]
+    #[serde(skip)]
+    pub exit: Option<WorkerExit>,
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
+pub struct WorkerExit {
+    /// The kind of its end.
+    #[field(1)]
+    pub kind: ExitKind,
+    /// How and why, in words.
+    #[field(2)]
+    pub detail: String,
+    /// When, in milliseconds since 1970.
+    #[field(3)]
+    pub ended_ms: u64,
 }
 
 /// The process that a job belongs to.

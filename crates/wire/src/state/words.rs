@@ -83,6 +83,20 @@ words! {
         Driver = 6: "driver",
     }
 
+    /// How a process ended, in Ray's words.
+    ExitKind {
+        /// Nobody asked for it: it crashed, was killed from outside, or lost its node.
+        SystemError = 1: "SYSTEM_ERROR",
+        /// The cluster ended it, since it was not needed any more or somebody asked for its end.
+        IntendedSystem = 2: "INTENDED_SYSTEM_EXIT",
+        /// It left by itself.
+        IntendedUser = 3: "INTENDED_USER_EXIT",
+        /// Its actor's constructor raised.
+        UserError = 4: "USER_ERROR",
+        /// It was ended for want of memory.
+        OutOfMemory = 5: "NODE_OUT_OF_MEMORY",
+    }
+
     /// How far a placement group is, in Ray's words.
     GroupState {
         /// It waits for room.

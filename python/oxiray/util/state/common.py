@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import datetime
 import enum
+import re
+from collections.abc import Callable
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any, Union
+
+from oxiray.util.state.exception import RayStateApiException as RayStateApiException
 
 #: How many rows are returned where nothing is said.
 DEFAULT_LIMIT = 100
@@ -16,6 +20,14 @@ DEFAULT_LIMIT = 100
 DEFAULT_RPC_TIMEOUT = 30
 #: The most rows that one answer holds.
 RAY_MAX_LIMIT_FROM_API_SERVER = 10_000
+#: The most rows of one kind that are looked at.
+RAY_MAX_LIMIT_FROM_DATA_SOURCE = 10_000
+#: How many lines of a log are returned where nothing is said.
+DEFAULT_LOG_LIMIT = 1000
+#: The name of a downloaded log where nothing is said.
+DEFAULT_DOWNLOAD_FILENAME = "file.txt"
+#: How the identifier begins that stands for a driver where the task that called is named.
+DRIVER_TASK_ID_PREFIX = "f" * 40
 
 
 class StateSchema:
@@ -46,6 +58,13 @@ class StateSchema:
     def filterable_columns(cls) -> set[str]:
         """The names of the fields that a filter may name."""
         return cls.columns()
+
+    @classmethod
+    def humanify(cls, state: dict[str, Any]) -> dict[str, Any]:
+        """The row `state` with its times and sizes as people read them; what is None stays so."""
+        return {
+            key: _READABLE[key](value) if key in _READABLE and value is not None else value for key, value in state.items()
+        }
 
     def asdict(self) -> dict[str, Any]:
         """The row as a dictionary."""
@@ -350,6 +369,184 @@ class Humanify:
     def duration(x: float) -> str:
         """`x` milliseconds as hours, minutes and seconds."""
         return str(datetime.timedelta(milliseconds=x))
+
+    @staticmethod
+    def events(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Copies of the events of a task, with their moments as people read them."""
+        return [{**event, "created_ms": Humanify.timestamp(event["created_ms"])} for event in events]
+
+    @staticmethod
+    def node_resources(resources: dict[str, Any]) -> dict[str, Any]:
+        """A copy of the amounts by resource, with those of memory in units that people read."""
+        return {name: Humanify.memory(amount) if "memory" in name else amount for name, amount in resources.items()}
+
+
+#: What makes the values of a column readable.
+_READABLE: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("start_time_ms", "end_time_ms", "creation_time_ms", "start_time", "end_time"), Humanify.timestamp),
+    **dict.fromkeys(("worker_launch_time_ms", "worker_launched_time_ms"), Humanify.timestamp),
+    "object_size": Humanify.memory,
+    "events": Humanify.events,
+    "resources_total": Humanify.node_resources,
+}
+
+
+@dataclass
+class GetLogOptions:
+    """Which log is asked for, for compatibility: of an actor, a task, or a process or file of a node.
+
+    Raises `ValueError` where that names no log.
+    """
+
+    timeout: int
+    node_id: str | None = None
+    node_ip: str | None = None
+    media_type: str = "file"
+    filename: str | None = None
+    download_filename: str = DEFAULT_DOWNLOAD_FILENAME
+    actor_id: str | None = None
+    task_id: str | None = None
+    attempt_number: int = 0
+    pid: int | None = None
+    lines: int = DEFAULT_LOG_LIMIT
+    interval: float | None = None
+    suffix: str = "out"
+    submission_id: str | None = None
+
+    def __post_init__(self) -> None:
+        self.pid = None if self.pid is None else int(self.pid)
+        self.interval = None if self.interval is None else float(self.interval)
+        self.lines = int(self.lines)
+        if self.media_type not in ("file", "stream"):
+            raise ValueError(f"Invalid media type: {self.media_type}: it is 'file' or 'stream'")
+        if self.interval is not None and self.media_type != "stream":
+            raise ValueError(f"interval={self.interval} is for media_type='stream', and it is {self.media_type!r}")
+        if self.node_id and self.node_ip:
+            raise ValueError(
+                "Both node_id and node_ip are given. Only one of them can be provided. "
+                f"Given node id: {self.node_id}, given node ip: {self.node_ip}"
+            )
+        if not (self.actor_id or self.task_id or self.submission_id or self.node_id or self.node_ip):
+            raise ValueError(
+                "node_id or node_ip must be provided as constructor arguments when no actor or task_id is supplied as arguments"
+            )
+        if not (self.actor_id or self.task_id or self.submission_id or self.pid or self.filename):
+            raise ValueError("a log is that of an actor_id, a task_id, a submission_id, a pid or a filename, and none is given")
+        if self.suffix not in ("out", "err"):
+            raise ValueError(f"Invalid suffix: {self.suffix}. Must be one of 'out' or 'err'.")
+
+
+@dataclass
+class ListApiResponse:
+    """Rows, with how many there were before filters and limits, for compatibility."""
+
+    total: int
+    num_after_truncation: int
+    num_filtered: int
+    result: list[dict[str, Any]]
+    partial_failure_warning: str | None = ""
+    warnings: list[str] | None = None
+
+
+@dataclass
+class ActorSummaryPerClass:
+    """The actors of one class, by state."""
+
+    class_name: str
+    state_counts: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class ActorSummaries:
+    """Actors, by class."""
+
+    summary: dict[str, ActorSummaryPerClass]
+    total_actors: int
+    summary_by: str = "class"
+
+
+@dataclass
+class TaskSummaryPerFuncOrClassName:
+    """The tasks of one function or method, by state."""
+
+    func_or_class_name: str
+    type: str
+    state_counts: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class TaskSummaries:
+    """Tasks, by function or method."""
+
+    summary: dict[str, TaskSummaryPerFuncOrClassName]
+    total_tasks: int
+    total_actor_tasks: int
+    total_actor_scheduled: int
+    summary_by: str = "func_name"
+
+
+@dataclass
+class ObjectSummaryPerKey:
+    """The references to objects that were made at one place."""
+
+    total_objects: int
+    total_size_mb: float
+    total_num_workers: int
+    total_num_nodes: int
+    task_state_counts: dict[str, int] = field(default_factory=dict)
+    task_attempt_number_counts: dict[str, int] = field(default_factory=dict)
+    ref_type_counts: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class ObjectSummaries:
+    """References to objects, by where they were made."""
+
+    summary: dict[str, ObjectSummaryPerKey]
+    total_objects: int
+    total_size_mb: float
+    callsite_enabled: bool
+    summary_by: str = "callsite"
+
+
+@dataclass
+class StateSummary:
+    """Counts by node, or under "cluster" of all nodes, for compatibility."""
+
+    node_id_to_summary: dict[str, TaskSummaries | ActorSummaries | ObjectSummaries]
+
+
+@dataclass
+class SummaryApiResponse:
+    """Counts, with how many rows there were before filters and limits, for compatibility."""
+
+    total: int
+    num_after_truncation: int
+    num_filtered: int
+    result: StateSummary | None = None
+    partial_failure_warning: str | None = ""
+    warnings: list[str] | None = None
+
+
+def resource_to_schema(resource: StateResource) -> type[StateSchema]:
+    """The class of the rows of `resource`."""
+    return SCHEMAS[resource.value]
+
+
+def dict_to_state(d: dict[str, Any], state_resource: StateResource) -> StateSchema:
+    """The row of `state_resource` with these fields; others that `d` has are left out."""
+    schema = resource_to_schema(state_resource)
+    return schema(**filter_fields(d, schema, detail=True))
+
+
+def filter_fields(data: dict[str, Any], state_dataclass: type[StateSchema], detail: bool) -> dict[str, Any]:
+    """What `data` has in the columns of a list, with None in those that it has not."""
+    return {column: data.get(column) for column in state_dataclass.list_columns(detail=detail)}
+
+
+def remove_ansi_escape_codes(text: str) -> str:
+    """`text` without the codes that move a terminal's cursor or colour what follows."""
+    return re.sub(r"\x1b\[[0-?]*[ -/]*[@-~]", "", text)
 
 
 #: How a filter compares, and with what.

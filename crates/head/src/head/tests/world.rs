@@ -70,6 +70,7 @@ fn plan(cpus: u32, gpus: u32) -> Plan {
         labels: BTreeMap::new(),
         store_bytes: 0,
         hostname: "here".into(),
+        started_ms: 0,
         name: "test".into(),
         ip: "127.0.0.1".into(),
         variables: BTreeMap::new(),

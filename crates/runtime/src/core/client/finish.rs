@@ -89,8 +89,7 @@ impl<I: Io> Client<I> {
         let items = self.items_of(id);
         self.stream_failed(id, value);
         let results = self.calls.tasks.get(&id).map_or(0, |task| {
-            self.signals.timer_moved |=
-                self.log.failed(id, &task.work.name, task.attempt, value, self.now, self.leases.needs_of(task));
+            self.signals.timer_moved |= self.log.failed(id, task, value, self.now, self.leases.needs_of(task));
             task.work.results
         });
         for index in 1..=results {

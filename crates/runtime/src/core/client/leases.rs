@@ -20,7 +20,7 @@ impl<I: Io> Client<I> {
         queue.requests.push(request);
         self.leases.requests.insert(request, index);
         let first = queue.pending.front().and_then(|task| self.calls.tasks.get(task));
-        let label = first.map(|task| task.work.name.clone());
+        let label = first.map(|task| task.work.title());
         let may_repeat = first.is_some_and(Task::may_repeat);
         let message = LeaseRequest {
             request,
@@ -135,11 +135,8 @@ impl<I: Io> Client<I> {
             && !self.end_if_cancelled(task)
             && !self.goes_on(task, ended)
         {
-            let (name, attempts) = self
-                .calls
-                .tasks
-                .get(&task)
-                .map_or((String::new(), 1), |task| (task.work.name.clone(), task.attempt + 1));
+            let (name, attempts) =
+                self.calls.tasks.get(&task).map_or((String::new(), 1), |task| (task.work.title(), task.attempt + 1));
             self.fail_task(task, &lost_with(ended, &name, attempts));
         }
         self.pump(lease.queue);

@@ -64,7 +64,7 @@ impl<I: Io> Client<I> {
     }
 
     fn name_of(&self, id: TaskId) -> String {
-        self.calls.tasks.get(&id).map(|task| task.work.name.clone()).unwrap_or_default()
+        self.calls.tasks.get(&id).map(|task| task.work.title()).unwrap_or_default()
     }
 
     /// Puts a task into its queue, now or after a pause; whether there is one (RETRY-1).

@@ -74,11 +74,14 @@ impl<I: Io> Client<I> {
             self.leases.queues[queue].uses += 1;
         }
         let overtakable = work.unordered && !ready;
+        let called_us = self.log.microseconds(self.now);
         let entry = Task {
             work,
             target,
             waiting_for,
             attempt,
+            called_us,
+            ready_us: called_us,
             suspect: false,
             sent: 0,
             cancelled: false,
@@ -102,11 +105,13 @@ impl<I: Io> Client<I> {
 
     /// One of the task's arguments is there.
     pub(crate) fn dependency_ready(&mut self, id: TaskId) {
+        let ready_us = self.log.microseconds(self.now);
         let Some(task) = self.calls.tasks.get_mut(&id) else { return self.constructor_argument_ready(id) };
         task.waiting_for -= 1;
         if task.waiting_for > 0 {
             return;
         }
+        task.ready_us = ready_us;
         match task.target {
             Target::Class(queue) => self.enter(queue, id),
             Target::Actor(actor) => self.actor_call_ready(actor, id),
@@ -221,6 +226,7 @@ impl<I: Io> Client<I> {
         if is_stream {
             self.streams.sent(id, token);
         }
+        let sent_us = self.log.microseconds(self.now);
         let task = self.calls.tasks.get_mut(&id).expect("SUBMIT-1");
         task.yields_again = false;
         task.work.arguments.references = given;
@@ -233,6 +239,7 @@ impl<I: Io> Client<I> {
             attempt: task.attempt,
             retries: if work.function.is_empty() { work.retries } else { 0 },
             stream,
+            origin: task.origin(Some(sent_us)),
         };
         if is_lone {
             self.io.send_now(token, &call);

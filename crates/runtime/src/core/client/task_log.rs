@@ -24,6 +24,7 @@ impl<I: Io> Client<I> {
                 label: task.work.label.clone(),
                 stage,
                 resources: self.leases.needs_of(task),
+                origin: Some(task.origin(None)),
                 ..TaskRecord::default()
             }
         }));
