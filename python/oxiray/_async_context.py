@@ -24,8 +24,9 @@ def warn_of_blocking() -> None:
     global is_to_warn
     is_to_warn = False
     logging.getLogger("ray").warning(
-        "Using blocking ray.get inside async actor. This blocks the event loop. Please use `await` on object ref with "
-        "asyncio.gather if you want to yield execution to the event loop instead."
+        "Using blocking ray.get inside async actor. This blocks the event loop. "
+        "No other call of the actor goes on until get() returns. "
+        "Write `await reference`, or `await asyncio.gather(*references)` for several."
     )
 
 
