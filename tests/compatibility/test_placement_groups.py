@@ -85,6 +85,43 @@ def test_a_task_runs_in_a_bundle(make: Callable[..., Any]) -> None:
     assert ray.get(task.remote(), timeout=60)["CPU"] == 1.0
 
 
+@pytest.mark.differs("Ray 2.60 has such a request wait until one bundle has all of it")
+def test_bundles_of_a_node_give_together_what_none_has_alone(make: Callable[..., Any]) -> None:
+    group = make([{"part": 2}, {"part": 2}], strategy="STRICT_PACK")
+    placed = Member.options(num_cpus=0, scheduling_strategy=within(group), resources={"part": 1.5})
+    first, second = placed.remote(), placed.remote()
+    assert ray.get([first.f.remote(), second.f.remote()], timeout=60) == [1, 1]
+    third = Member.options(num_cpus=0, scheduling_strategy=within(group), resources={"part": 1}).remote()
+    assert ray.get(third.f.remote(), timeout=60) == 1
+    one = resources.options(num_cpus=0, scheduling_strategy=within(group), resources={"part": 0.5}).remote()
+    assert ray.wait([one], timeout=2)[0] == []
+    del third
+    assert ray.get(one, timeout=60)["part"] == 0.5
+
+
+def test_a_request_for_a_bundle_waits_for_that_one(make: Callable[..., Any]) -> None:
+    group = make([{"part": 2}, {"part": 2}], strategy="STRICT_PACK")
+    held = Member.options(
+        num_cpus=0, scheduling_strategy=within(group, placement_group_bundle_index=1), resources={"part": 1.5}
+    ).remote()
+    assert ray.get(held.f.remote(), timeout=60) == 1
+    task = resources.options(
+        num_cpus=0, scheduling_strategy=within(group, placement_group_bundle_index=1), resources={"part": 1}
+    ).remote()
+    assert ray.wait([task], timeout=2)[0] == []
+    del held
+    assert ray.get(task, timeout=60)["part"] == 1.0
+
+
+def test_work_without_devices_leaves_them_to_a_trainer(make: Callable[..., Any]) -> None:
+    group = make([{"CPU": 1, "GPU": 1}, {"CPU": 1}, {"CPU": 1}])
+    assert group.wait(30)
+    loaders = [Member.options(scheduling_strategy=within(group)).remote() for _ in range(2)]
+    assert ray.get([loader.f.remote() for loader in loaders], timeout=60) == [1, 1]
+    trainer = Member.options(num_gpus=1, scheduling_strategy=within(group)).remote()
+    assert ray.get(trainer.f.remote(), timeout=60) == 1
+
+
 def test_an_actor_in_a_group_knows_it(make: Callable[..., Any]) -> None:
     group = make([{"CPU": 1}])
     member = Member.options(scheduling_strategy=within(group)).remote()

@@ -52,6 +52,14 @@ impl Need {
             Self::Group(_) => None,
         }
     }
+
+    /// The group within which it is to be met.
+    pub(crate) fn group(&self) -> Option<PlacementGroupId> {
+        match self {
+            Self::Within { group, .. } => Some(*group),
+            Self::ResourceRequest(_) | Self::Group(_) => None,
+        }
+    }
 }
 
 /// The group that a strategy names.

@@ -19,7 +19,8 @@ use oxiray_ids::{BundleNumber, JobId, NodeId, PlacementGroupId, WorkerNumber};
 use oxiray_machine::{BundleKey, Key};
 use oxiray_resources::{Demand, Quantity};
 use oxiray_scheduler::{
-    Fleet, Found, Group, GroupPlacement, Near, NodeView, Placement, Reason, ResourceRequest, place, place_group,
+    BundlePart, Fleet, Found, Group, GroupPlacement, Near, NodeView, Placement, Reason, ResourceRequest, place,
+    place_group,
 };
 use oxiray_wire::message::{BundleName, Draining, HeadOrder, NodeJoin, NodeState};
 use reports::{ReportedBundle, apply, is_placed_by};
@@ -43,7 +44,7 @@ pub(crate) struct Member {
     /// What is free within the bundles that are set aside there, when it last told and less what was ordered since.
     reported_bundles: BTreeMap<BundleKey, ReportedBundle>,
     bundles: BTreeMap<BundleKey, NodeView>,
-    under_way: BTreeMap<u64, UnderWay>,
+    under_way: BTreeMap<u64, Booked>,
     pub(crate) workers: BTreeMap<WorkerNumber, Key>,
     pub(crate) jobs: BTreeSet<JobId>,
     /// Its stream is over, and its process is waited for: nothing more is ordered.
@@ -52,8 +53,32 @@ pub(crate) struct Member {
     pub(crate) state: NodeState,
 }
 
-/// What an order books: within a bundle, or of the machine.
-type UnderWay = (Option<BundleKey>, Vec<Demand>);
+/// What an order books.
+#[derive(Debug)]
+pub(crate) enum Booked {
+    OfMachine(Vec<Demand>),
+    /// Within bundles of a group.
+    Within(PlacementGroupId, Vec<BundlePart>),
+}
+
+impl Booked {
+    /// Each bundle, and what is booked within it.
+    fn within(&self) -> impl Iterator<Item = (BundleKey, &Demand)> {
+        let (group, parts) = match self {
+            Self::OfMachine(_) => (PlacementGroupId::NIL, &[][..]),
+            Self::Within(group, parts) => (*group, &parts[..]),
+        };
+        parts.iter().map(move |part| ((group, part.bundle), &part.demand))
+    }
+
+    /// What is booked of the machine.
+    fn of_machine(&self) -> &[Demand] {
+        match self {
+            Self::OfMachine(demands) => demands,
+            Self::Within(..) => &[],
+        }
+    }
+}
 
 impl Member {
     fn new(told: NodeJoin, reported: NodeView) -> Self {
@@ -94,7 +119,8 @@ impl Member {
         apply(&mut self.reported, state);
         let later = self.under_way.split_off(&state.order.saturating_add(1));
         let settled = std::mem::replace(&mut self.under_way, later);
-        let mut changed: BTreeSet<BundleKey> = settled.into_values().filter_map(|(within, _)| within).collect();
+        let mut changed: BTreeSet<BundleKey> =
+            settled.values().flat_map(|booked| booked.within().map(|(bundle, _)| bundle)).collect();
         for BundleName { group, bundle } in &state.dissolved {
             let key = (*group, *bundle);
             self.reported_bundles.remove(&key);
@@ -124,13 +150,12 @@ impl Member {
                 None => self.bundles.remove(key),
             };
         }
-        for (within, demands) in self.under_way.values() {
-            let view = match within {
-                Some(bundle) => self.bundles.get_mut(bundle).filter(|_| bundles.contains(bundle)),
-                None => Some(&mut self.view),
-            };
-            if let Some(view) = view {
-                for demand in demands {
+        for booked in self.under_way.values() {
+            for demand in booked.of_machine() {
+                self.view.take(demand);
+            }
+            for (bundle, demand) in booked.within().filter(|(bundle, _)| bundles.contains(bundle)) {
+                if let Some(view) = self.bundles.get_mut(&bundle) {
                     view.take(demand);
                 }
             }
@@ -364,27 +389,23 @@ impl Members {
     }
 
     /// Books what a member is ordered, until it tells what came of that. Returns its node.
-    pub(crate) fn book(
-        &mut self,
-        key: Key,
-        order: u64,
-        within: Option<BundleKey>,
-        demands: Vec<Demand>,
-    ) -> Option<NodeId> {
+    pub(crate) fn book(&mut self, key: Key, order: u64, booked: Booked) -> Option<NodeId> {
         let member = self.by_key.get_mut(&key)?;
-        if within.is_none() {
-            for demand in &demands {
-                member.view.take(demand);
-            }
+        for demand in booked.of_machine() {
+            member.view.take(demand);
         }
-        member.under_way.insert(order, (within, demands));
+        member.under_way.insert(order, booked);
         Some(member.view.node)
     }
 
-    /// Books a demand within a bundle that a member has set aside. `false` where there is no room in it.
-    pub(crate) fn take_within(&mut self, key: Key, bundle: BundleKey, demand: &Demand) -> bool {
-        let member = self.by_key.get_mut(&key);
-        member.and_then(|member| member.bundles.get_mut(&bundle)).is_some_and(|view| view.take(demand))
+    /// Books what bundles that a member has set aside are to give; they have it free.
+    pub(crate) fn take_within(&mut self, key: Key, group: PlacementGroupId, parts: &[BundlePart]) {
+        let Some(member) = self.by_key.get_mut(&key) else { return };
+        for part in parts {
+            if let Some(view) = member.bundles.get_mut(&(group, part.bundle)) {
+                view.take(&part.demand);
+            }
+        }
     }
 
     /// What was booked for an order that a member refused is not.

@@ -1,5 +1,6 @@
 //! What a task or actor asks for.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -108,14 +109,37 @@ impl Demand {
         Ok(Self(changed.collect()))
     }
 
-    /// What it asks for beyond `part`.
+    /// What it asks for beyond `part`. Where that has a share of the same device, it has the memory that is asked for too.
     #[must_use]
     pub fn without(&self, part: &Self) -> Self {
         let beyond = self.0.iter().map(|(name, asked)| {
-            let left = asked.share.units().saturating_sub(part.get(name.as_str()).units());
-            (name.clone(), Capacity { share: Quantity::from_units(left), ..*asked })
+            let part = part.get(name.as_str());
+            let left = asked.share.units().saturating_sub(part.units());
+            let is_of_same = asked.share < Quantity::ONE && !part.is_zero();
+            let memory_bytes = if is_of_same { 0 } else { asked.memory_bytes };
+            (name.clone(), Capacity { share: Quantity::from_units(left), memory_bytes })
         });
         Self(beyond.filter(|(_, asked)| !asked.share.is_zero()).collect())
+    }
+
+    /// What `parts` ask for together; of devices with memory the most that one of them asks of each.
+    pub fn sum<'a>(parts: impl IntoIterator<Item = &'a Self>) -> Self {
+        let mut sum: BTreeMap<&ResourceName, Capacity> = BTreeMap::new();
+        for (name, asked) in parts.into_iter().flat_map(Self::capacities) {
+            let of = sum.entry(name).or_default();
+            of.share = Quantity::from_units(of.share.units().saturating_add(asked.share.units()));
+            of.memory_bytes = of.memory_bytes.max(asked.memory_bytes);
+        }
+        Self(sum.into_iter().map(|(name, asked)| (name.clone(), asked)).collect())
+    }
+
+    /// What both ask for: of each resource the smaller amount.
+    #[must_use]
+    pub fn common(&self, other: &Self) -> Self {
+        let both = self.0.iter().map(|(name, asked)| {
+            (name.clone(), Capacity { share: asked.share.min(other.get(name.as_str())), ..*asked })
+        });
+        Self(both.filter(|(_, asked)| !asked.share.is_zero()).collect())
     }
 
     /// How much it asks of `resource`; zero where it does not name it.

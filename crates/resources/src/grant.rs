@@ -59,6 +59,28 @@ pub struct DeviceShares {
     pub shares: Vec<DeviceShare>,
 }
 
+impl DeviceShares {
+    /// Divides them: `wanted` of the resource, with the memory of the devices that this has a share of, and what is left.
+    pub(crate) fn divide(&self, wanted: Quantity) -> (Self, Self) {
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        let mut missing = wanted.units();
+        for DeviceShare { device, share, memory_bytes } in &self.shares {
+            let (device, memory_bytes) = (*device, *memory_bytes);
+            let here = share.units().min(missing);
+            missing -= here;
+            let push = |to: &mut Vec<DeviceShare>, units, memory_bytes| {
+                if units > 0 {
+                    to.push(DeviceShare { device, share: Quantity::from_units(units), memory_bytes });
+                }
+            };
+            push(&mut first, here, memory_bytes);
+            push(&mut second, share.units() - here, if here > 0 { 0 } else { memory_bytes });
+        }
+        let of = |shares| Self { resource: self.resource.clone(), shares };
+        (of(first), of(second))
+    }
+}
+
 /// A demand that was met, with the devices that meet it.
 ///
 /// It can be neither copied nor made outside of a [`Ledger`](crate::Ledger), and

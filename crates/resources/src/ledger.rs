@@ -5,9 +5,9 @@
 //!
 //! # Bundles
 //! A bundle is a grant with accounts of its own: its devices are fixed when it is reserved, and
-//! what is granted within it comes out of exactly them. When it is dissolved, what nobody within
-//! holds is free at once, and what somebody does is theirs until they give it back: their grants
-//! become the machine's.
+//! what is granted within it comes out of exactly them. A grant may have parts in several bundles.
+//! When a bundle is dissolved, what nobody within holds is free at once, and what somebody does is
+//! theirs until they give it back: those parts of their grants become the machine's.
 //!
 //! # Invariants
 //! Checked where the ledger is written, in release builds too; a violation is a bug and panics with
@@ -20,8 +20,8 @@
 //!   wanted back excepted.
 //! - LEDGER-4: a demand is granted whole or not at all, and so are bundles that are reserved together.
 //! - LEDGER-5: a device out of service is not granted, nor is a share of it within a bundle.
-//! - LEDGER-6: a bundle is dissolved once, and every grant is booked in one place: with the machine,
-//!   or within one bundle.
+//! - LEDGER-6: a bundle is dissolved once, and every part of a grant is booked in one place: with the
+//!   machine, or within one bundle; no two parts in the same.
 //!
 //! # Out of service
 //! A device that was taken out of service counts neither as total nor as available, but a demand
@@ -34,8 +34,8 @@ use thiserror::Error;
 use crate::accounts::Accounts;
 use crate::devices::Devices;
 use crate::{
-    BundleId, Busy, Capacity, Demand, DeviceShares, FreeDevices, Grant, GrantId, Inventory, Never, Quantity,
-    ResourceName, Shortage,
+    BundleId, Busy, Capacity, Demand, DeviceShare, DeviceShares, FreeDevices, Grant, GrantId, Inventory, Never,
+    Quantity, ResourceName, Shortage,
 };
 
 /// The accounts of one machine, and of the bundles on it.
@@ -55,8 +55,23 @@ pub struct Ledger {
 struct Open {
     demand: Demand,
     /// Where it is booked (LEDGER-6).
-    bundle: Option<BundleId>,
+    parts: Vec<Part>,
     cpu_is_lent: bool,
+}
+
+/// What of a grant is booked in one place.
+#[derive(Clone, Debug)]
+struct Part {
+    /// `None` for the machine.
+    bundle: Option<BundleId>,
+    demand: Demand,
+}
+
+impl Open {
+    /// What of it is booked there.
+    fn part(&self, bundle: Option<BundleId>) -> Option<&Demand> {
+        self.parts.iter().find(|part| part.bundle == bundle).map(|part| &part.demand)
+    }
 }
 
 #[derive(Debug)]
@@ -106,45 +121,72 @@ impl Ledger {
     /// Grants all of `demand`, or nothing and says why.
     pub fn grant(&mut self, demand: &Demand) -> Result<Grant, Shortage> {
         match self.machine.choose(demand) {
-            Ok(devices) => Ok(self.book(None, demand, devices)),
+            Ok(devices) => Ok(self.book_on_machine(demand, devices)),
             Err((resource, asked)) => Err(self.shortage(demand, &resource, asked)),
         }
     }
 
-    /// Grants all of `demand` out of the bundle, or nothing.
+    /// Grants each of `parts` out of its bundle, as one grant, or nothing. No two parts have shares of one device.
     ///
     /// # Panics
-    /// Where the bundle was dissolved (LEDGER-6).
-    pub fn grant_within(&mut self, bundle: BundleId, demand: &Demand) -> Option<Grant> {
-        let devices = self.bundle(bundle).accounts.choose(demand).ok()?;
-        Some(self.book(Some(bundle), demand, devices))
+    /// Where a bundle was dissolved, or is named twice (LEDGER-6).
+    pub fn grant_within(&mut self, parts: &[(BundleId, Demand)]) -> Option<Grant> {
+        let parts = parts.iter().map(|(bundle, demand)| Part { bundle: Some(*bundle), demand: demand.clone() });
+        self.grant_parts(parts.collect())
     }
 
-    /// Divides a grant: one for `part`, one for what it has beyond that. Both are booked where it was.
+    fn grant_parts(&mut self, parts: Vec<Part>) -> Option<Grant> {
+        let chosen = parts.iter().map(|part| self.accounts(part.bundle).choose(&part.demand).ok());
+        let chosen = chosen.collect::<Option<Vec<_>>>()?;
+        let devices = chosen.iter().flatten().flat_map(|of| of.shares.iter().map(|share| (&of.resource, share.device)));
+        let mut seen = BTreeSet::new();
+        let are_distinct = parts.len() < 2 || devices.into_iter().all(|device| seen.insert(device));
+        are_distinct.then(|| self.book(parts, chosen))
+    }
+
+    /// Divides a grant: one for `wanted`, one for what it has beyond that. Both are booked where it was.
     ///
     /// # Panics
-    /// Where another ledger made the grant (LEDGER-2), or it does not have all of `part`.
-    pub fn divide(&mut self, grant: Grant, part: &Demand) -> (Grant, Grant) {
-        let bundle = self.open.get(&grant.id).and_then(|open| open.bundle);
-        let beyond = grant.demand.without(part);
+    /// Where another ledger made the grant (LEDGER-2), or it does not have all of `wanted`.
+    pub fn divide(&mut self, grant: Grant, wanted: &Demand) -> (Grant, Grant) {
+        let parts = self.check_open(&grant).parts.clone();
+        let held: Vec<_> = parts.iter().map(|part| self.accounts(part.bundle).held_by(grant.id)).collect();
         self.release(grant);
-        let mut again = |demand: &Demand| {
-            let devices = self.accounts(bundle).choose(demand);
-            let devices = devices.expect("LEDGER-4: a part of what was just given back is free");
-            self.book(bundle, demand, devices)
-        };
-        (again(part), again(&beyond))
+        let (mut first, mut second) = ((Vec::new(), Vec::new()), (Vec::new(), Vec::new()));
+        let mut missing = wanted.clone();
+        for (Part { bundle, demand }, held) in parts.into_iter().zip(held) {
+            let here = demand.common(&missing);
+            missing = missing.without(&here);
+            let (devices, others) = held.iter().map(|of| of.divide(here.get(of.resource.as_str()))).unzip();
+            second.0.push(Part { bundle, demand: demand.without(&here) });
+            second.1.push(others);
+            first.0.push(Part { bundle, demand: here });
+            first.1.push(devices);
+        }
+        assert!(missing.is_nothing(), "LEDGER-4: a grant has the part of it that is asked for");
+        (self.book(first.0, first.1), self.book(second.0, second.1))
     }
 
-    fn book(&mut self, bundle: Option<BundleId>, demand: &Demand, devices: Vec<DeviceShares>) -> Grant {
+    fn book_on_machine(&mut self, demand: &Demand, devices: Vec<DeviceShares>) -> Grant {
+        self.book(vec![Part { bundle: None, demand: demand.clone() }], vec![devices])
+    }
+
+    /// Books a grant with the devices that were chosen for each part of it.
+    fn book(&mut self, parts: Vec<Part>, chosen: Vec<Vec<DeviceShares>>) -> Grant {
         self.last_id += 1;
         let id = GrantId(self.last_id);
-        self.accounts_mut(bundle).take(id, demand, &devices);
-        if let Some(bundle) = bundle.and_then(|bundle| self.bundles.get_mut(&bundle)) {
-            bundle.within.insert(id);
+        for (Part { bundle, demand }, devices) in parts.iter().zip(&chosen) {
+            self.accounts_mut(*bundle).take(id, demand, devices);
+            if let Some(bundle) = bundle.and_then(|bundle| self.bundles.get_mut(&bundle)) {
+                assert!(bundle.within.insert(id), "LEDGER-6: no two parts of a grant are of one bundle");
+            }
         }
-        self.open.insert(id, Open { demand: demand.clone(), bundle, cpu_is_lent: false });
-        Grant { id, demand: demand.clone(), devices, cpu_is_lent: false }
+        let demand = match &parts[..] {
+            [one] => one.demand.clone(),
+            several => Demand::sum(several.iter().map(|part| &part.demand)),
+        };
+        self.open.insert(id, Open { demand: demand.clone(), parts, cpu_is_lent: false });
+        Grant { id, demand, devices: merged(chosen), cpu_is_lent: false }
     }
 
     /// Reserves a bundle for each of `demands`, or none of them (LEDGER-4).
@@ -169,7 +211,7 @@ impl Ledger {
                 of.shares.sort_unstable();
             }
             let accounts = Accounts::of_bundle(demand, &devices);
-            let grant = self.book(None, demand, devices);
+            let grant = self.book_on_machine(demand, devices);
             let id = BundleId(grant.id);
             self.bundles.insert(id, Bundle { grant, accounts, within: BTreeSet::new() });
             self.changed.insert(id);
@@ -188,9 +230,14 @@ impl Ledger {
         self.release(dissolved.grant);
         for id in dissolved.within {
             let open = self.open.get_mut(&id).expect("LEDGER-6: what is granted within a bundle is open");
-            open.bundle = None;
+            let position = open.parts.iter().position(|part| part.bundle == Some(bundle));
+            let Part { demand, .. } = open.parts.remove(position.expect("LEDGER-6: a bundle knows its grants"));
             let devices = dissolved.accounts.held_by(id);
-            self.machine.adopt(id, &open.demand, &devices, open.cpu_is_lent);
+            self.machine.adopt(id, &demand, &devices, open.cpu_is_lent);
+            match open.parts.iter_mut().find(|part| part.bundle.is_none()) {
+                Some(of_machine) => of_machine.demand = Demand::sum([&of_machine.demand, &demand]),
+                None => open.parts.push(Part { bundle: None, demand }),
+            }
         }
     }
 
@@ -229,16 +276,21 @@ impl Ledger {
     /// # Panics
     /// Where another ledger made it (LEDGER-2).
     pub fn release(&mut self, grant: Grant) {
-        let bundle = self.check_open(&grant);
-        let Grant { id, demand, devices, cpu_is_lent } = grant;
-        self.open.remove(&id);
-        if let Some(bundle) = bundle.and_then(|bundle| self.bundles.get_mut(&bundle)) {
-            bundle.within.remove(&id);
+        self.check_open(&grant);
+        let Grant { id, devices, cpu_is_lent, .. } = grant;
+        let open = self.open.remove(&id).expect("LEDGER-2: it was just looked at");
+        let is_whole = open.parts.len() == 1;
+        for Part { bundle, demand } in open.parts {
+            let of_part = if is_whole { None } else { Some(self.accounts(bundle).held_by(id)) };
+            if let Some(bundle) = bundle.and_then(|bundle| self.bundles.get_mut(&bundle)) {
+                bundle.within.remove(&id);
+            }
+            let devices = of_part.as_ref().unwrap_or(&devices);
+            self.accounts_mut(bundle).give_back(id, &demand, devices, cpu_is_lent);
         }
-        self.accounts_mut(bundle).give_back(id, &demand, &devices, cpu_is_lent);
     }
 
-    /// Gives the grant's CPUs to others while its task is blocked, within the bundle where it is booked in one; it keeps
+    /// Gives the grant's CPUs to others while its task is blocked, within the bundles where it is booked in some; it keeps
     /// everything else. Does nothing where they are lent already.
     ///
     /// # Panics
@@ -257,13 +309,15 @@ impl Ledger {
     }
 
     fn set_lent(&mut self, grant: &mut Grant, is_lent: bool, change: fn(&mut Accounts, Quantity)) {
-        let bundle = self.check_open(grant);
-        let cpus = grant.demand.get(ResourceName::CPU.as_str());
+        self.check_open(grant);
         if std::mem::replace(&mut grant.cpu_is_lent, is_lent) == is_lent {
             return;
         }
-        self.open.get_mut(&grant.id).expect("LEDGER-2: it was just looked at").cpu_is_lent = is_lent;
-        if !cpus.is_zero() {
+        let open = self.open.get_mut(&grant.id).expect("LEDGER-2: it was just looked at");
+        open.cpu_is_lent = is_lent;
+        let cpus = open.parts.iter().map(|part| (part.bundle, part.demand.get(ResourceName::CPU.as_str())));
+        let cpus: Vec<_> = cpus.filter(|(_, cpus)| !cpus.is_zero()).collect();
+        for (bundle, cpus) in cpus {
             change(self.accounts_mut(bundle), cpus);
         }
     }
@@ -358,7 +412,7 @@ impl Ledger {
     /// Where an invariant does not hold.
     pub fn audit(&self) {
         let booked = |bundle: Option<BundleId>| -> Vec<&Demand> {
-            self.open.values().filter(|open| open.bundle == bundle).map(|open| &open.demand).collect()
+            self.open.values().filter_map(|open| open.part(bundle)).collect()
         };
         self.machine.audit(&booked(None));
         for (id, bundle) in &self.bundles {
@@ -367,8 +421,12 @@ impl Ledger {
             let of_machine = self.machine.held_by(id.0);
             assert_eq!(of_machine, bundle.grant.devices, "LEDGER-6: a bundle has the devices that were reserved");
         }
-        let is_known = |open: &Open| open.bundle.is_none_or(|bundle| self.bundles.contains_key(&bundle));
-        assert!(self.open.values().all(is_known), "LEDGER-6: no grant is booked within a bundle that is no more");
+        let is_known = |part: &Part| part.bundle.is_none_or(|bundle| self.bundles.contains_key(&bundle));
+        for open in self.open.values() {
+            assert!(open.parts.iter().all(is_known), "LEDGER-6: no grant is booked within a bundle that is no more");
+            let sum = Demand::sum(open.parts.iter().map(|part| &part.demand));
+            assert_eq!(sum, open.demand, "LEDGER-6: the parts of a grant are all of it");
+        }
     }
 
     fn shortage(&self, demand: &Demand, resource: &ResourceName, asked: Capacity) -> Shortage {
@@ -397,10 +455,28 @@ impl Ledger {
         &mut self.bundles.get_mut(&bundle).expect("LEDGER-6: nothing is asked of a bundle that was dissolved").accounts
     }
 
-    /// Where the grant is booked.
-    fn check_open(&self, grant: &Grant) -> Option<BundleId> {
+    /// What is booked for the grant.
+    fn check_open(&self, grant: &Grant) -> &Open {
         let open = self.open.get(&grant.id).expect("LEDGER-2: a grant is open in the ledger that made it");
         assert_eq!(open.demand, grant.demand, "LEDGER-2: what is given back is what was granted");
-        open.bundle
+        open
     }
+}
+
+/// The devices of all parts of a grant.
+fn merged(mut chosen: Vec<Vec<DeviceShares>>) -> Vec<DeviceShares> {
+    if chosen.len() == 1 {
+        let mut only = chosen.remove(0);
+        only.retain(|of| !of.shares.is_empty());
+        return only;
+    }
+    let mut of: BTreeMap<ResourceName, Vec<DeviceShare>> = BTreeMap::new();
+    for DeviceShares { resource, shares } in chosen.into_iter().flatten() {
+        of.entry(resource).or_default().extend(shares);
+    }
+    let of = of.into_iter().map(|(resource, mut shares)| {
+        shares.sort_unstable();
+        DeviceShares { resource, shares }
+    });
+    of.filter(|of| !of.shares.is_empty()).collect()
 }

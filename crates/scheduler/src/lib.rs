@@ -4,6 +4,7 @@
 //! random source. The caller owns the ledgers and the clock, and starts what was placed.
 
 mod bits;
+mod draw;
 mod fleet;
 mod group;
 mod group_reason;
@@ -23,6 +24,7 @@ mod strategy;
 mod verdict;
 mod wait_queue;
 
+pub use draw::{BundlePart, DrawnBundle, draw};
 pub use fleet::{Fleet, Found};
 pub use group::{BUNDLES_MAX, Bundle, Group, GroupPlacement, GroupStrategy, place_group};
 pub use group_reason::{GroupObstacle, GroupReason};

@@ -32,6 +32,9 @@ const DEMANDS: [&[(&str, u64)]; 9] = [
     &[("CPU", 10_000), ("disk", 10_000)],
 ];
 
+/// What they ask for within groups: also amounts of which parts are left over, which bundles then give together.
+const WITHIN: [&[(&str, u64)]; 2] = [&[("CPU", 5_000)], &[("CPU", 4_000)]];
+
 /// How long after the calm somebody ends what is detached.
 pub(crate) const DETACHED_END_AFTER: Micros = 40 * SECOND;
 /// How long after it a program ends actors that its calls keep, since these may wait for what such an actor holds.
@@ -211,7 +214,7 @@ impl World {
     fn make_task(&mut self, process: ProcessIndex) {
         let strategy = self.strategy(process);
         let within = strategy.as_ref().is_some_and(|strategy| strategy.kind == StrategyKind::Group);
-        let demand = if within { DEMANDS[3] } else { self.chance.one_of(&DEMANDS) };
+        let demand = self.chance.one_of(if within { &WITHIN } else { &DEMANDS });
         let fresh = self.chance.odds(100);
         let preparation = self.some_preparation();
         let class = Class {

@@ -13,12 +13,12 @@ use super::validation::ProtocolError;
 use crate::demands::Need;
 use crate::fairness::{Held, Holder};
 use crate::journal::Row;
-use crate::members::Prepare;
+use crate::members::{Booked, Prepare};
 use crate::queue::PendingKind;
 use oxiray_ids::{BundleNumber, NodeId, PlacementGroupId};
-use oxiray_machine::{BundleKey, Key, amounts};
-use oxiray_resources::{Demand, Quantity};
-use oxiray_scheduler::Group;
+use oxiray_machine::{Key, amounts};
+use oxiray_resources::Demand;
+use oxiray_scheduler::{BundlePart, DrawnBundle, Group, draw};
 use oxiray_wire::message::{BundleAsked, GroupAnswer, GroupPrepare, GroupPrepared};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -51,7 +51,8 @@ impl HeadCore {
     fn prepare_there(&mut self, group: PlacementGroupId, node: NodeId, bundles: &[(usize, Demand)]) {
         let Some(key) = self.members.by_node.get(&node).copied() else { return };
         let order = self.members.next_order();
-        self.members.book(key, order, None, bundles.iter().map(|(_, demand)| demand.clone()).collect());
+        let booked = Booked::OfMachine(bundles.iter().map(|(_, demand)| demand.clone()).collect());
+        self.members.book(key, order, booked);
         self.members.show(key);
         self.members.prepares.insert(order, Prepare { member: key, group });
         let asked = bundles
@@ -171,31 +172,24 @@ impl HeadCore {
         }
     }
 
-    /// Out of the bundle that is named, or of those that have room out of the first with the fewest resources that are not
-    /// asked for: what needs no device leaves the bundles with devices to those that do.
-    pub(super) fn share_within(&mut self, need: &Need) -> Option<(Key, BundleKey)> {
+    /// What the bundle that is named gives, or those of the group whose choice [`draw`] makes.
+    pub(super) fn share_within(&mut self, need: &Need) -> Option<(Key, Vec<BundlePart>)> {
         let Need::Within { group, bundle, demand } = need else { return None };
         let found = self.groups.known.get(*group)?;
-        let nodes = &found.nodes;
-        let mut among: Vec<usize> = bundle.map_or_else(|| (0..nodes.len()).collect(), |bundle| vec![bundle.index()]);
-        if among.len() > 1 {
-            let bundles = &found.description.group.bundles;
-            among.sort_by_cached_key(|index| unasked(&bundles[*index].demand, demand));
-        }
-        for index in among {
-            let key = nodes.get(index).copied().flatten().and_then(|node| self.members.by_node.get(&node)).copied();
-            // DRAIN-1: where it is being emptied, the bundle moves as soon as nothing runs there.
-            let Some(key) = key.filter(|key| self.members.takes(*key)) else { continue };
-            let within = (*group, BundleNumber::at(index));
-            if self.members.take_within(key, within, demand) {
-                return Some((key, within));
-            }
-        }
-        None
+        let among = bundle.map_or(0..found.nodes.len(), |bundle| bundle.index()..bundle.index() + 1);
+        let among: Vec<DrawnBundle<'_>> = among
+            .filter_map(|index| {
+                let key = self.members.by_node.get(&found.nodes.get(index).copied().flatten()?)?;
+                // DRAIN-1: where it is being emptied, the bundle moves as soon as nothing runs there.
+                let member = self.members.by_key.get(key).filter(|_| self.members.takes(*key))?;
+                let number = BundleNumber::at(index);
+                let reserved = &found.description.group.bundles[index].demand;
+                Some(DrawnBundle { number, reserved, view: member.bundles().get(&(*group, number))? })
+            })
+            .collect();
+        let (node, parts) = draw(&among, demand)?;
+        let key = *self.members.by_node.get(&node)?;
+        self.members.take_within(key, *group, &parts);
+        Some((key, parts))
     }
-}
-
-/// How many resources a bundle has that the demand does not name.
-fn unasked(bundle: &Demand, demand: &Demand) -> usize {
-    bundle.iter().filter(|(name, _)| demand.get(name.as_str()) == Quantity::ZERO).count()
 }

@@ -5,26 +5,27 @@ use super::validation::ProtocolError;
 use crate::demands::{Need, home};
 use crate::fairness::{Held, Holder};
 use crate::journal::Row;
-use crate::members::{OWN, Order};
+use crate::members::{Booked, OWN, Order};
 use crate::queue::{PendingKind, PendingRequest};
 use crate::workers::{Duty, Worker};
-use oxiray_ids::{BundleNumber, JobId, WorkerId};
-use oxiray_machine::{BundleKey, Key, amounts};
-use oxiray_wire::message::{Place, PlaceRefused, Placed};
+use oxiray_ids::{JobId, WorkerId};
+use oxiray_machine::{Key, amounts};
+use oxiray_scheduler::BundlePart;
+use oxiray_wire::message::{BundleAsked, Place, PlaceRefused, Placed};
 
 impl HeadCore {
     /// Has a member place someone who waited (MEMBER-1).
-    pub(super) fn order(&mut self, member: Key, ticket: u64, wanted: PendingRequest, share: (Need, Option<BundleKey>)) {
+    pub(super) fn order(&mut self, member: Key, ticket: u64, wanted: PendingRequest, share: (Need, Vec<BundlePart>)) {
         self.tell_job(member, wanted.job);
         let number = self.members.next_order();
-        let (need, within) = share;
+        let (need, parts) = share;
         let Some(demand) = need.demand().cloned() else { return };
         let mut place = Place {
             order: number,
             job: wanted.job,
             demand: amounts(demand.iter()),
-            group: within.map(|(group, _)| group),
-            bundle: within.map_or(BundleNumber(0), |(_, bundle)| bundle),
+            group: need.group(),
+            bundles: parts.iter().map(asked_of).collect(),
             label: wanted.label.clone(),
             outlives_job: self.wanted_outlives_its_job(&wanted.want),
             ..Place::default()
@@ -57,8 +58,13 @@ impl HeadCore {
         if self.members.by_key.get(&member).is_some_and(|member| member.told.listens.is_empty()) {
             place.command = self.command_of(wanted.job, place.environment.as_ref());
         }
-        let node = self.members.book(member, number, within, vec![demand.clone()]);
-        if let Some(node) = node.filter(|_| within.is_none()) {
+        let booked = match need.group() {
+            Some(group) => Booked::Within(group, parts),
+            None => Booked::OfMachine(vec![demand.clone()]),
+        };
+        let is_of_machine = need.group().is_none();
+        let node = self.members.book(member, number, booked);
+        if let Some(node) = node.filter(|_| is_of_machine) {
             let is_lease = matches!(wanted.want, PendingKind::Lease { .. });
             let held = Held { job: wanted.job, demands: vec![demand], is_lease };
             self.pending.fairness.holds(Holder::Order(number), held, node, self.clock.now);
@@ -166,4 +172,9 @@ impl HeadCore {
     pub(super) fn awaited_orders(&self) -> usize {
         self.members.orders.values().filter(|order| self.still_waits(&order.wanted, order.ticket)).count()
     }
+}
+
+/// What a member is to grant out of a bundle.
+fn asked_of(part: &BundlePart) -> BundleAsked {
+    BundleAsked { bundle: part.bundle, demand: amounts(part.demand.iter()) }
 }

@@ -4,8 +4,8 @@ use super::HeadCore;
 use super::bundle_placement::BundlePlacement;
 use crate::demands::Need;
 use oxiray_ids::{NodeId, ObjectId};
-use oxiray_machine::{BundleKey, Key};
-use oxiray_scheduler::{Found, Near, ResourceRequest};
+use oxiray_machine::Key;
+use oxiray_scheduler::{BundlePart, Found, Near, ResourceRequest};
 use std::collections::BTreeSet;
 
 /// What someone who waited is given.
@@ -13,8 +13,8 @@ use std::collections::BTreeSet;
 pub(super) enum Share {
     /// Room for all bundles of a group that have none: the node of each.
     BundlePlacement(BundlePlacement),
-    /// An order to a machine, and the bundle there in which it is to be carried out.
-    On(Key, Need, Option<BundleKey>),
+    /// An order to a machine, and what each bundle there gives for it where it is to be carried out in a group.
+    On(Key, Need, Vec<BundlePart>),
     /// Objects are to travel to that node first.
     Prefetches(Need, (NodeId, BTreeSet<ObjectId>)),
 }
@@ -59,8 +59,8 @@ impl HeadCore {
             return self.room_for(ticket, group).map(Share::BundlePlacement);
         }
         round.budget = round.budget.checked_sub(1)?;
-        let (member, within) = self.share_within(need)?;
-        Some(Share::On(member, need.clone(), Some(within)))
+        let (member, parts) = self.share_within(need)?;
+        Some(Share::On(member, need.clone(), parts))
     }
 
     fn share_for(&mut self, resource_request: &ResourceRequest, ticket: u64, round: &mut Round) -> Option<Share> {
@@ -77,7 +77,7 @@ impl HeadCore {
                 Some(Share::On(
                     *self.members.by_node.get(&node)?,
                     Need::ResourceRequest(resource_request.clone()),
-                    None,
+                    Vec::new(),
                 ))
             }
             Found::Busy => None,

@@ -34,7 +34,7 @@ impl HeadCore {
                 Share::Prefetches(..) if is_over => {}
                 Share::Prefetches(need, journey) => self.bring(ticket, wanted, need, journey),
                 Share::On(member, ..) if is_over => self.members.look_again(member),
-                Share::On(member, need, bundle) => self.order(member, ticket, wanted, (need, bundle)),
+                Share::On(member, need, parts) => self.order(member, ticket, wanted, (need, parts)),
             }
         }
         true

@@ -4,8 +4,10 @@ use super::NodeCore;
 use crate::{BundleKey, amounts, demand};
 use oxiray_ids::{BundleNumber, PlacementGroupId};
 use oxiray_resources::{BundleId, Demand, Grant, GrantId};
-use oxiray_wire::message::{BundleFree, BundleName, DevicesFree, GroupPrepare, GroupPrepared, GroupRelease, Place};
-use std::collections::BTreeSet;
+use oxiray_wire::message::{
+    BundleAsked, BundleFree, BundleName, DevicesFree, GroupPrepare, GroupPrepared, GroupRelease, Place,
+};
+use std::collections::{BTreeMap, BTreeSet};
 
 impl NodeCore {
     pub(super) fn prepare_for_head(&mut self, order: &GroupPrepare) {
@@ -36,12 +38,14 @@ impl NodeCore {
         }
     }
 
-    /// What an order is granted: of the machine, or within the bundle that it names.
-    pub(super) fn grant_for_head(&mut self, order: &Place, demand: &Demand) -> Option<Grant> {
-        let Some(group) = order.group else { return self.ledger.grant(demand).ok() };
-        let within = (group, order.bundle);
-        let bundle = self.head.as_ref().and_then(|head| head.bundles.get(within))?;
-        self.ledger.grant_within(bundle, demand)
+    /// What an order is granted: of the machine, or within the bundles that it names.
+    pub(super) fn grant_for_head(&mut self, order: &Place) -> Option<Grant> {
+        let Some(group) = order.group else { return self.ledger.grant(&demand(&order.demand)?).ok() };
+        let head = self.head.as_ref()?;
+        let part = |asked: &BundleAsked| Some((head.bundles.get((group, asked.bundle))?, demand(&asked.demand)?));
+        let parts: BTreeMap<BundleId, Demand> = order.bundles.iter().map(part).collect::<Option<_>>()?;
+        let parts: Vec<(BundleId, Demand)> = parts.into_iter().collect();
+        self.ledger.grant_within(&parts)
     }
 
     /// What is free within each bundle that is set aside.

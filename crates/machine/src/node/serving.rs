@@ -129,9 +129,7 @@ impl NodeCore {
         head.order = order.order;
         let (number, job) = (order.order, order.job);
         let is_known = self.jobs.get(&job).is_some_and(|job| !job.is_over);
-        let granted =
-            demand(&order.demand).filter(|_| is_known).and_then(|demand| self.grant_for_head(&order, &demand));
-        if let Some(grant) = granted {
+        if let Some(grant) = is_known.then(|| self.grant_for_head(&order)).flatten() {
             return self.begin_order(order, grant);
         }
         let state = Some(self.news(number));

@@ -28,13 +28,13 @@ fn a_bundle_grants_exactly_its_own_devices() {
     assert_eq!(devices(ledger.reserved(bundles[0])), [1, 2]);
     assert_eq!(devices(ledger.reserved(bundles[1])), [3]);
     assert_eq!(text(&ledger.available()), "CPU 3");
-    let half = ledger.grant_within(bundles[0], &demand("GPU 0.5")).unwrap();
-    let other = ledger.grant_within(bundles[0], &demand("GPU 0.5")).unwrap();
+    let half = ledger.grant_within(&[(bundles[0], demand("GPU 0.5"))]).unwrap();
+    let other = ledger.grant_within(&[(bundles[0], demand("GPU 0.5"))]).unwrap();
     assert_eq!((devices(&half), devices(&other)), (vec![1], vec![1]), "shares pack within the bundle");
-    let whole = ledger.grant_within(bundles[0], &demand("CPU 1, GPU 1")).unwrap();
+    let whole = ledger.grant_within(&[(bundles[0], demand("CPU 1, GPU 1"))]).unwrap();
     assert_eq!(devices(&whole), [2]);
-    assert!(ledger.grant_within(bundles[0], &demand("GPU 0.1")).is_none());
-    assert!(ledger.grant_within(bundles[1], &demand("CPU 1")).is_none(), "it has none");
+    assert!(ledger.grant_within(&[(bundles[0], demand("GPU 0.1"))]).is_none());
+    assert!(ledger.grant_within(&[(bundles[1], demand("CPU 1"))]).is_none(), "it has none");
     for grant in [half, other, whole, taken] {
         ledger.release(grant);
         ledger.audit();
@@ -49,9 +49,9 @@ fn a_bundle_grants_exactly_its_own_devices() {
 fn a_bundle_with_a_share_is_a_bounded_part_of_one_device() {
     let mut ledger = ledger("GPU 2");
     let bundle = reserve(&mut ledger, &["GPU 0.5"])[0];
-    assert!(ledger.grant_within(bundle, &demand("GPU 0.6")).is_none());
-    let held = ledger.grant_within(bundle, &demand("GPU 0.3")).unwrap();
-    assert!(ledger.grant_within(bundle, &demand("GPU 0.3")).is_none(), "0.2 of it are left");
+    assert!(ledger.grant_within(&[(bundle, demand("GPU 0.6"))]).is_none());
+    let held = ledger.grant_within(&[(bundle, demand("GPU 0.3"))]).unwrap();
+    assert!(ledger.grant_within(&[(bundle, demand("GPU 0.3"))]).is_none(), "0.2 of it are left");
     let outside = ledger.grant(&demand("GPU 0.5")).unwrap();
     assert_eq!(devices(&outside), [0], "the rest of the device is the machine's");
     let shares: Vec<_> = ledger.holders("GPU", 0).into_iter().map(|(_, share)| share).collect();
@@ -76,7 +76,7 @@ fn bundles_are_reserved_together_or_not_at_all() {
 fn a_dissolved_bundle_leaves_each_share_to_who_holds_it() {
     let mut ledger = ledger("CPU 4, GPU 3");
     let bundle = reserve(&mut ledger, &["CPU 2, GPU 3"])[0];
-    let mut held = ledger.grant_within(bundle, &demand("CPU 1, GPU 1")).unwrap();
+    let mut held = ledger.grant_within(&[(bundle, demand("CPU 1, GPU 1"))]).unwrap();
     ledger.lend_cpu(&mut held);
     ledger.dissolve(bundle);
     ledger.audit();
@@ -100,7 +100,7 @@ fn bundles_that_changed_are_told_once() {
 
     let of_machine = ledger.grant(&demand("CPU 1")).unwrap();
     assert!(ledger.take_changed_bundles().is_empty(), "the machine's own changes are none of theirs");
-    let mut held = ledger.grant_within(second, &demand("CPU 1")).unwrap();
+    let mut held = ledger.grant_within(&[(second, demand("CPU 1"))]).unwrap();
     assert_eq!(ledger.take_changed_bundles(), told(&[second]));
     ledger.lend_cpu(&mut held);
     assert_eq!(ledger.take_changed_bundles(), told(&[second]));
@@ -119,10 +119,10 @@ fn bundles_that_changed_are_told_once() {
 fn cpus_are_lent_within_the_bundle() {
     let mut ledger = ledger("CPU 2");
     let bundle = reserve(&mut ledger, &["CPU 1"])[0];
-    let mut blocked = ledger.grant_within(bundle, &demand("CPU 1")).unwrap();
+    let mut blocked = ledger.grant_within(&[(bundle, demand("CPU 1"))]).unwrap();
     ledger.lend_cpu(&mut blocked);
     assert_eq!(text(&ledger.available()), "CPU 1", "the machine has nothing of it");
-    let child = ledger.grant_within(bundle, &demand("CPU 1")).unwrap();
+    let child = ledger.grant_within(&[(bundle, demand("CPU 1"))]).unwrap();
     ledger.restore_cpu(&mut blocked);
     assert!(ledger.available_within(bundle).is_empty());
     ledger.dissolve(bundle);
@@ -138,9 +138,9 @@ fn a_device_out_of_service_is_not_granted_within_a_bundle() {
     let mut ledger = ledger("GPU 2");
     let bundle = reserve(&mut ledger, &["GPU 2"])[0];
     ledger.quarantine("GPU", 0, "stuck").unwrap();
-    let held = ledger.grant_within(bundle, &demand("GPU 1")).unwrap();
+    let held = ledger.grant_within(&[(bundle, demand("GPU 1"))]).unwrap();
     assert_eq!(devices(&held), [1]);
-    assert!(ledger.grant_within(bundle, &demand("GPU 0.5")).is_none(), "LEDGER-5");
+    assert!(ledger.grant_within(&[(bundle, demand("GPU 0.5"))]).is_none(), "LEDGER-5");
     ledger.dissolve(bundle);
     assert!(ledger.reserve(&[demand("GPU 1")]).is_none());
     ledger.restore_device("GPU", 0).unwrap();
@@ -153,13 +153,59 @@ fn a_device_out_of_service_is_not_granted_within_a_bundle() {
 fn a_grant_is_divided_where_it_is_booked() {
     let mut ledger = ledger("CPU 4, GPU 2");
     let bundle = reserve(&mut ledger, &["CPU 2, GPU 1"])[0];
-    let granted = ledger.grant_within(bundle, &demand("CPU 2, GPU 1")).unwrap();
+    let granted = ledger.grant_within(&[(bundle, demand("CPU 2, GPU 1"))]).unwrap();
     let (running, beyond) = ledger.divide(granted, &demand("GPU 1"));
     assert_eq!((show(running.demand().iter()), show(beyond.demand().iter())), ("GPU 1".into(), "CPU 2".into()));
     ledger.release(beyond);
     assert_eq!(text(&ledger.available_within(bundle)), "CPU 2");
     assert_eq!(text(&ledger.available()), "CPU 2, GPU 1");
     ledger.release(running);
+}
+
+#[test]
+fn a_grant_may_have_parts_in_several_bundles() {
+    let mut ledger = ledger("CPU 4, GPU 2");
+    let bundles = reserve(&mut ledger, &["CPU 2, GPU 1", "CPU 2, GPU 1"]);
+    let parts = |cpus: [&str; 2]| [(bundles[0], demand(cpus[0])), (bundles[1], demand(cpus[1]))];
+    let mut held = ledger.grant_within(&parts(["CPU 1.5, GPU 1", "CPU 0.5, GPU 1"])).unwrap();
+    assert_eq!((show(held.demand().iter()), devices(&held)), ("CPU 2, GPU 2".into(), vec![0, 1]));
+    assert_eq!(text(&ledger.available_within(bundles[0])), "CPU 0.5");
+    assert_eq!(text(&ledger.available_within(bundles[1])), "CPU 1.5");
+    assert!(ledger.grant_within(&parts(["CPU 0.5", "CPU 2"])).is_none(), "LEDGER-4");
+    assert_eq!(text(&ledger.available_within(bundles[0])), "CPU 0.5");
+    ledger.lend_cpu(&mut held);
+    assert_eq!(text(&ledger.available_within(bundles[0])), "CPU 2");
+    ledger.restore_cpu(&mut held);
+    ledger.dissolve(bundles[0]);
+    assert_eq!(text(&ledger.available()), "CPU 0.5");
+    ledger.dissolve(bundles[1]);
+    assert_eq!(text(&ledger.available()), "CPU 2");
+    ledger.audit();
+    ledger.release(held);
+    assert_eq!(ledger.available(), ledger.totals());
+}
+
+#[test]
+fn no_two_parts_of_a_grant_are_shares_of_one_device() {
+    let mut ledger = ledger("GPU 1");
+    let bundles = reserve(&mut ledger, &["GPU 0.5", "GPU 0.5"]);
+    assert!(ledger.grant_within(&[(bundles[0], demand("GPU 0.5")), (bundles[1], demand("GPU 0.5"))]).is_none());
+    ledger.audit();
+}
+
+#[test]
+fn a_grant_is_divided_although_its_device_went_out_of_service() {
+    let mut ledger = ledger("CPU 1, GPU 1");
+    let granted = ledger.grant(&demand("CPU 1, GPU 1")).unwrap();
+    ledger.quarantine("GPU", 0, "test").unwrap();
+    let (running, beyond) = ledger.divide(granted, &demand("GPU 0.5"));
+    assert_eq!(
+        (show(running.demand().iter()), show(beyond.demand().iter())),
+        ("GPU 0.5".into(), "CPU 1, GPU 0.5".into())
+    );
+    ledger.release(beyond);
+    ledger.release(running);
+    ledger.audit();
 }
 
 #[test]
@@ -184,6 +230,8 @@ enum Event {
     Reserve(u64, Quantity, Quantity),
     Grant(u64, Quantity),
     Within(prop::sample::Index, u64, Quantity),
+    Across([prop::sample::Index; 2], u64, Quantity),
+    Divide(prop::sample::Index, u64),
     Release(prop::sample::Index),
     Lend(prop::sample::Index),
     Restore(prop::sample::Index),
@@ -199,6 +247,8 @@ fn event() -> impl Strategy<Value = Event> {
         3 => (cpu(), units(), units()).prop_map(|(cpu, one, two)| Event::Reserve(cpu, one, two)),
         2 => (cpu(), units()).prop_map(|(cpu, gpu)| Event::Grant(cpu, gpu)),
         6 => (index(), cpu(), units()).prop_map(|(which, cpu, gpu)| Event::Within(which, cpu, gpu)),
+        6 => ([index(), index()], cpu(), units()).prop_map(|(which, cpu, gpu)| Event::Across(which, cpu, gpu)),
+        2 => (index(), cpu()).prop_map(|(which, cpu)| Event::Divide(which, cpu)),
         4 => index().prop_map(Event::Release),
         2 => index().prop_map(Event::Lend),
         2 => index().prop_map(Event::Restore),
@@ -232,10 +282,30 @@ fn tell(ledger: &mut Ledger, grants: &mut Vec<Grant>, bundles: &mut Vec<BundleId
         Event::Grant(cpu, gpu) => grants.extend(ledger.grant(&asked(cpu, gpu))),
         Event::Within(which, cpu, gpu) if !bundles.is_empty() => {
             let bundle = *which.get(bundles);
-            if let Some(grant) = ledger.grant_within(bundle, &asked(cpu, gpu)) {
+            if let Some(grant) = ledger.grant_within(&[(bundle, asked(cpu, gpu))]) {
                 check_within(ledger, bundle, &grant);
                 grants.push(grant);
             }
+        }
+        Event::Across(which, cpu, gpu) => {
+            let which = which.map(|which| (!bundles.is_empty()).then(|| *which.get(bundles)));
+            let [Some(one), Some(two)] = which else { return };
+            if one != two {
+                let (here, there) = (asked(cpu, gpu), asked(5_000, Quantity::ONE.min(gpu)));
+                grants.extend(ledger.grant_within(&[(one, here), (two, there)]));
+            }
+        }
+        Event::Divide(which, cpu) if !grants.is_empty() => {
+            let grant = grants.swap_remove(which.index(grants.len()));
+            if grant.cpu_is_lent() {
+                return grants.push(grant);
+            }
+            let wanted = grant.demand().common(&asked(cpu, Quantity::ONE));
+            let devices: BTreeSet<u32> = devices(&grant).into_iter().collect();
+            let (first, second) = ledger.divide(grant, &wanted);
+            let divided = [&first, &second].into_iter().flat_map(self::devices).collect::<BTreeSet<u32>>();
+            assert_eq!(divided, devices, "nothing else is held by the two");
+            grants.extend([first, second]);
         }
         Event::Release(which) if !grants.is_empty() => {
             ledger.release(grants.swap_remove(which.index(grants.len())));

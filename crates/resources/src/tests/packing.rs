@@ -108,10 +108,10 @@ fn a_bundle_has_the_memory_that_it_was_given() {
         |shares: &str, gibs: u64| demand(&format!("GPU {shares}")).with_memory(&ResourceName::GPU, gibs * GIB).unwrap();
     let bundles = ledger.reserve(&[asked("0.5", 6), demand("GPU 1")]).unwrap();
     assert_eq!(ledger.reserve(&[asked("0.5", 4)]), None, "2 GiB are left of the first device");
-    assert!(ledger.grant_within(bundles[0], &asked("0.25", 7)).is_none());
-    let within = ledger.grant_within(bundles[0], &asked("0.25", 4)).unwrap();
-    assert!(ledger.grant_within(bundles[0], &asked("0.25", 4)).is_none());
-    let of_whole = ledger.grant_within(bundles[1], &asked("0.25", 8)).unwrap();
+    assert!(ledger.grant_within(&[(bundles[0], asked("0.25", 7))]).is_none());
+    let within = ledger.grant_within(&[(bundles[0], asked("0.25", 4))]).unwrap();
+    assert!(ledger.grant_within(&[(bundles[0], asked("0.25", 4))]).is_none());
+    let of_whole = ledger.grant_within(&[(bundles[1], asked("0.25", 8))]).unwrap();
     for bundle in bundles {
         ledger.dissolve(bundle);
     }

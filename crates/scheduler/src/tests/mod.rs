@@ -1,6 +1,7 @@
 //! Tests of the crate as its users see it.
 
 mod agreement;
+mod draw;
 mod fleet;
 mod group;
 mod place;

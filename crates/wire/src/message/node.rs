@@ -4,11 +4,12 @@
 //! refuses. Its workers are clients of the head like all others, whose messages the member passes on.
 
 use super::{
-    ActorCreate, Amount, BundleFree, BundleName, ConnectionTicket, Draining, Driver, Environment, Failure, OutOfMemory,
+    ActorCreate, Amount, BundleAsked, BundleFree, BundleName, ConnectionTicket, Draining, Driver, Environment, Failure,
+    OutOfMemory,
 };
 use bytes::Bytes;
 use oxiray_fields::Fields;
-use oxiray_ids::{BundleNumber, JobId, NodeId, PlacementGroupId, WorkerId, WorkerNumber};
+use oxiray_ids::{JobId, NodeId, PlacementGroupId, WorkerId, WorkerNumber};
 use serde::{Deserialize, Serialize};
 
 /// What a node says in its [`Hello`](super::Hello).
@@ -215,9 +216,6 @@ pub struct Place {
     /// `PlacementGroupId` where it runs within a group; else empty.
     #[field(11)]
     pub group: Option<PlacementGroupId>,
-    /// The bundle in its group.
-    #[field(12)]
-    pub bundle: BundleNumber,
     /// Whether what it makes runs in its group too.
     #[field(13)]
     pub captures: bool,
@@ -227,6 +225,9 @@ pub struct Place {
     /// Whether what runs on it may be run again.
     #[field(34)]
     pub may_repeat: bool,
+    /// The bundles of its group that give what is granted, each once, and how much each.
+    #[field(35)]
+    pub bundles: Vec<BundleAsked>,
 }
 
 /// head → member on its machine: an environment that tasks of the job will need is made, and their template may start.

@@ -18,13 +18,13 @@ pub struct GroupPrepare {
     pub bundles: Vec<BundleAsked>,
 }
 
-/// A bundle that a member is to set aside.
+/// A bundle that a member is to set aside, or what it is to grant out of one.
 #[derive(Debug, Clone, PartialEq, Default, Fields)]
 pub struct BundleAsked {
     /// Its place in its group, from 0.
     #[field(1)]
     pub bundle: BundleNumber,
-    /// Its resources.
+    /// Its resources, or the part of them.
     #[field(2)]
     pub demand: Vec<Amount>,
 }

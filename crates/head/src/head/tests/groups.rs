@@ -211,3 +211,21 @@ fn a_blocked_task_lends_its_cpu_within_its_bundle() {
     assert_eq!(world.grants_of(worker).len(), 1, "its child runs on the CPU that it lent");
     assert_eq!(world.free("CPU"), 10_000);
 }
+
+#[test]
+fn bundles_of_a_machine_give_together_what_none_has_alone() {
+    let mut world = World::new(4, 0);
+    let driver = world.driver();
+    world.say(driver, group(9, &[&[("CPU", 20_000)], &[("CPU", 20_000)]]));
+    for request in 1..=2 {
+        world.say(driver, lease(request, 9, 0, &[("CPU", 15_000)]));
+    }
+    world.say(driver, lease(3, 9, 0, &[CPU]));
+    let (granted, worker) = world.granted(driver, 3);
+    world.say(driver, lease(4, 9, 0, &[("CPU", 1_000)]));
+    assert!(world.grants_of(driver).iter().all(|(request, ..)| *request != 4), "all of the group is in use");
+    assert_eq!(world.assignment(worker).resources, [amount("CPU", 10_000)]);
+    world.say(driver, LeaseReturn { lease: granted, retiring: false });
+    world.granted(driver, 4);
+    world.core.node().ledger().audit();
+}
