@@ -33,7 +33,7 @@ const DEMANDS: [&[(&str, u64)]; 9] = [
 ];
 
 /// What they ask for within groups: also amounts of which parts are left over, which bundles then give together.
-const WITHIN: [&[(&str, u64)]; 2] = [&[("CPU", 5_000)], &[("CPU", 4_000)]];
+const WITHIN: [&[(&str, u64)]; 2] = [&[("CPU", 5_000)], &[("CPU", 7_500)]];
 
 /// How long after the calm somebody ends what is detached.
 pub(crate) const DETACHED_END_AFTER: Micros = 40 * SECOND;
