@@ -216,7 +216,6 @@ def test_references_within_items_can_be_read() -> None:
     assert [ray.get(ray.get(reference)[0]) for reference in references.remote()] == [0, 1]
 
 
-@pytest.mark.differs("the end of a generator that was cancelled while it ran is told by its last item alone", fails_on="oxiray")
 def test_awaiting_the_end_of_a_cancelled_generator_raises() -> None:
     @ray.remote
     def endless() -> Any:

@@ -221,7 +221,6 @@ def test_jobs_by_the_private_state():
     assert ray.get_runtime_context().get_job_id() in [job["JobID"] for job in jobs]
 
 
-@pytest.mark.differs("a program is told of the node that holds an object by nothing yet", fails_on="oxiray")
 def test_locations_of_objects():
     import numpy as np
 
@@ -231,6 +230,20 @@ def test_locations_of_objects():
     assert known[large]["node_ids"] == [here]
     assert known[large]["object_size"] >= 8 * 10**6
     assert known[large]["did_spill"] is False
+
+
+def test_the_location_of_a_spilled_object_says_so(start, eventually):
+    import numpy as np
+
+    start(num_cpus=1, object_store_memory=100 * 2**20)
+    held = [ray.put(np.full(30 * 2**20, number, dtype=np.uint8)) for number in range(5)]
+    eventually(lambda: ray.experimental.get_object_locations(held[:1])[held[0]]["did_spill"])
+    assert int(ray.get(held[0])[0]) == 0
+
+
+def test_locations_of_something_else_than_references_is_a_type_error():
+    with pytest.raises(TypeError):
+        ray.experimental.get_object_locations([1])
 
 
 def test_figures_as_people_read_them():

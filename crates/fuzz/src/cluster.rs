@@ -228,7 +228,7 @@ impl Cluster {
 
     fn reports(&mut self, asked: &ReportQuery) {
         match asked {
-            ReportQuery::HoldingsQuery(asked) => drop(self.core.holdings(asked.request, |_| None)),
+            ReportQuery::HoldingsQuery(asked) => drop(self.core.holdings(&asked, |_| None)),
             ReportQuery::ClusterQuery(asked) => {
                 let _ = self.core.report(asked.request, &oxiray_head::StoreFigures::default(), 0);
             }
@@ -257,6 +257,7 @@ impl Cluster {
                 self.core.locate(Some(from), asked.object, asked.without, false);
             }
             NodeToHead::Daemon(NodeToDaemon::Copied(said)) => self.core.copied(from, said.object),
+            NodeToHead::Daemon(NodeToDaemon::Spilled(said)) => self.core.spilled(said.object),
             NodeToHead::Daemon(NodeToDaemon::CopyRefused(said)) => {
                 self.core.cannot_come(Some(from), said.object);
             }

@@ -16,8 +16,8 @@ use oxiray_machine::{
 };
 use oxiray_resources::{Quantity, ResourceName};
 use oxiray_wire::message::{
-    ClientToHead, ClusterReport, DrainAsked, Driver, Failure, GrowthState, HeadOrder, Holdings, NodeReport, Returning,
-    StateFollow, StateQuery, Submission, SubmissionAsked, WorkerToNode,
+    ClientToHead, ClusterReport, DrainAsked, Driver, Failure, GrowthState, HeadOrder, Holdings, HoldingsQuery,
+    NodeReport, Returning, StateFollow, StateQuery, Submission, SubmissionAsked, WorkerToNode,
 };
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -478,6 +478,11 @@ impl Core {
         self.at_head(|head| head.copied_here(object));
     }
 
+    /// An object was written to disk, on a member or here.
+    pub fn spilled(&mut self, object: ObjectId) {
+        self.at_head(|head| head.spilled(object));
+    }
+
     /// A node, a member or this one, cannot have a copy of an object: whoever reads it there is told why.
     pub fn cannot_come(&mut self, member: Option<Key>, object: ObjectId) {
         self.at_head(|head| head.cannot_come(member, object));
@@ -524,8 +529,12 @@ impl Core {
 
     /// The objects that are known, each with its owner, its holders, its size and where it is. `stored` tells an object's
     /// bytes in the store and where they lie.
-    pub fn holdings(&self, request: u64, stored: impl Fn(ObjectId) -> Option<(u64, &'static str)>) -> Holdings {
-        self.head().map(|head| head.holdings(request, stored)).unwrap_or_default()
+    pub fn holdings(
+        &self,
+        asked: &HoldingsQuery,
+        stored: impl Fn(ObjectId) -> Option<(u64, &'static str)>,
+    ) -> Holdings {
+        self.head().map(|head| head.holdings(asked, stored)).unwrap_or_default()
     }
 
     /// Somebody submits, stops, or asks for jobs. What one printed is the shell's to read.

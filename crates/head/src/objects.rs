@@ -104,6 +104,8 @@ struct Entry<V> {
     contained: Vec<ObjectId>,
     /// Whether the store has bytes of it.
     is_stored: bool,
+    /// Whether a store has written them to disk.
+    was_spilled: bool,
     /// Its owner promised to publish it, or was asked to.
     is_promised: bool,
     /// Its owner was told that its bytes are lost, and has not published since.
@@ -122,6 +124,7 @@ impl<V> Default for Entry<V> {
             value: None,
             contained: Vec::new(),
             is_stored: false,
+            was_spilled: false,
             is_promised: false,
             is_lost: false,
             is_freed: false,
@@ -327,6 +330,18 @@ impl<V: Clone> Objects<V> {
     /// Whether a store has bytes of it.
     pub(crate) fn has_bytes(&self, object: ObjectId) -> bool {
         self.entries.get(&object).is_some_and(|entry| entry.is_stored)
+    }
+
+    /// A store has written its bytes to disk.
+    pub(crate) fn spilled(&mut self, object: ObjectId) {
+        if let Some(entry) = self.entries.get_mut(&object) {
+            entry.was_spilled = true;
+        }
+    }
+
+    /// Whether a store has written its bytes to disk.
+    pub(crate) fn was_spilled(&self, object: ObjectId) -> bool {
+        self.entries.get(&object).is_some_and(|entry| entry.was_spilled)
     }
 
     /// How many objects are known.

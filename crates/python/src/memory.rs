@@ -30,12 +30,21 @@ fn figures(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(told)
 }
 
-/// Which objects the daemon knows and who holds them, and how many more there are.
+/// Which of these objects the head knows, who holds them and where they lie, and how many more there are; all that it
+/// knows where none is named.
 #[pyfunction]
-fn holdings(py: Python<'_>) -> PyResult<(Bound<'_, PyAny>, u64)> {
+fn holdings<'py>(py: Python<'py>, references: &Bound<'py, PyList>) -> PyResult<(Bound<'py, PyAny>, u64)> {
     let runtime = process::required()?;
-    let told = py.detach(|| runtime.holdings()).map_err(|error| process::error(py, &error))?;
+    let objects = ids_of(&runtime, references)?;
+    let told = py.detach(|| runtime.holdings(&objects)).map_err(|error| process::error(py, &error))?;
     Ok((state::shown(py, &told.objects)?, told.left_out))
+}
+
+/// The bytes of each of these objects; `None` where this process does not know its value.
+#[pyfunction]
+fn sizes(references: &Bound<'_, PyList>) -> PyResult<Vec<Option<u64>>> {
+    let runtime = process::required()?;
+    Ok(ids_of(&runtime, references)?.into_iter().map(|id| runtime.size_of(id)).collect())
 }
 
 /// Gives the memory of these objects back, whoever refers to them.
@@ -75,6 +84,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(objects_known, module)?)?;
     module.add_function(wrap_pyfunction!(figures, module)?)?;
     module.add_function(wrap_pyfunction!(holdings, module)?)?;
+    module.add_function(wrap_pyfunction!(sizes, module)?)?;
     module.add_function(wrap_pyfunction!(free, module)?)?;
     module.add_function(wrap_pyfunction!(collect_garbage, module)?)?;
     module.add_function(wrap_pyfunction!(configure_lineage, module)?)?;

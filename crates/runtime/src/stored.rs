@@ -1,5 +1,6 @@
 //! Values in the machine's store, as the language front uses them.
 
+use crate::core::client::object_log::size_of;
 use crate::core::client::program::Retained;
 use crate::core::questions::DaemonAnswer;
 use crate::core::retrying::MemoryRetries;
@@ -253,9 +254,14 @@ impl Runtime {
         self.shared.with(|state| state.objects.site(id).unwrap_or_default().to_owned())
     }
 
-    /// Which objects the daemon knows and who holds them.
-    pub fn holdings(&self) -> Result<Holdings, RuntimeError> {
-        match self.ask(|request| HoldingsQuery { request }.into())? {
+    /// The bytes of an object, where this process knows its value.
+    pub fn size_of(&self, id: ObjectId) -> Option<u64> {
+        self.shared.with(|state| state.objects.value(id).and_then(size_of))
+    }
+
+    /// Which of these objects the head knows, who holds them and where they lie; all that it knows where none is named.
+    pub fn holdings(&self, objects: &[ObjectId]) -> Result<Holdings, RuntimeError> {
+        match self.ask(|request| HoldingsQuery { request, objects: objects.to_vec() }.into())? {
             DaemonAnswer::Holdings(told) => Ok(told),
             _ => Err(unexpected()),
         }

@@ -93,7 +93,8 @@ impl World {
             NodeToDaemon::Heartbeat(said) => self.word_heard(key, &said),
             NodeToDaemon::Locate(asked) => self.locate_for(key, &asked),
             NodeToDaemon::Copied(said) => self.nodes[node].core.copied(key, said.object),
-            NodeToDaemon::Connect(_)
+            NodeToDaemon::Spilled(_)
+            | NodeToDaemon::Connect(_)
             | NodeToDaemon::CopyRefused(_)
             | NodeToDaemon::CertificateWanted(_)
             | NodeToDaemon::PackageWanted(_)

@@ -88,6 +88,11 @@ pub enum Event {
         /// Who was given a descriptor of it.
         clients: Vec<ClientId>,
     },
+    /// An object lies on disk from here on, until it is read again.
+    Spilled {
+        /// The object.
+        object: ObjectId,
+    },
 }
 
 /// What became of a request whose time ran out.

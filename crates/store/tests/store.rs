@@ -5,6 +5,7 @@ use oxiray_store::{Access, ClientId, Event, ObjectState, Options, SegmentCache, 
 use proptest::prelude::*;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
@@ -29,6 +30,8 @@ struct Pair {
     cache: SegmentCache,
     client: ClientId,
     tickets: u64,
+    /// What the store said that it spilled.
+    spilled: BTreeSet<ObjectId>,
 }
 
 impl Pair {
@@ -41,6 +44,7 @@ impl Pair {
             cache: SegmentCache::new(),
             client: ClientId(1),
             tickets: 0,
+            spilled: BTreeSet::new(),
         }
     }
 
@@ -58,6 +62,7 @@ impl Pair {
                         assert_eq!(*clients, [self.client]);
                         self.cache.retire(file);
                     }
+                    Event::Spilled { object } => drop(self.spilled.insert(object)),
                     Event::Created { ticket: found, .. }
                     | Event::Pinned { ticket: found, .. }
                     | Event::Refused { ticket: found, .. } => {
@@ -131,6 +136,8 @@ fn a_full_store_spills_and_reads_back() {
     for number in 0..10 {
         assert_eq!(pair.get(number).unwrap(), content(number, MIB as usize), "object {number}");
     }
+    let first = (0..6).map(object).collect();
+    assert!(pair.spilled.is_superset(&first), "{:?}", pair.spilled);
 }
 
 #[test]
@@ -252,7 +259,8 @@ fn child_of_few_descriptors() {
     let smallest_bytes = 4096;
     let options = Options { smallest_bytes, spill_directory: Some(directory.into()), ..Options::new(40 * MIB) };
     let store = Store::new(options).unwrap();
-    let mut pair = Pair { store, cache: SegmentCache::new(), client: ClientId(1), tickets: 0 };
+    let mut pair =
+        Pair { store, cache: SegmentCache::new(), client: ClientId(1), tickets: 0, spilled: BTreeSet::new() };
     for number in 0..COUNT {
         pair.put(number, &content(number, 1000)).unwrap();
     }

@@ -306,6 +306,7 @@ messages! {
     156 => Sought,
     157 => ValueWanted,
     158 => Connect,
+    159 => Spilled,
     160 => Heartbeat,
     161 => HeartbeatHeard,
     162 => NodeGone,

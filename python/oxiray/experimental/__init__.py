@@ -3,5 +3,8 @@
 from __future__ import annotations
 
 from oxiray import _missing
+from oxiray.experimental.locations import get_local_object_locations, get_object_locations
+
+__all__ = ["get_local_object_locations", "get_object_locations"]
 
 __getattr__ = _missing.attributes(__name__)

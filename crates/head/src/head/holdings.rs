@@ -1,9 +1,10 @@
 //! Which objects the daemon knows, for people: the detail behind `memory_summary`.
 
 use super::HeadCore;
-use oxiray_ids::{ObjectId, WorkerId};
-use oxiray_wire::message::Holdings;
+use oxiray_ids::{NodeId, ObjectId, WorkerId};
+use oxiray_wire::message::{Holdings, HoldingsQuery};
 use oxiray_wire::state::{Holding, ObjectHolder, ObjectProcess, ProcessRole};
+use std::collections::BTreeSet;
 
 /// Objects told of at most; the rest is only counted.
 const OBJECTS_LIMIT: usize = 10_000;
@@ -11,13 +12,18 @@ const OBJECTS_LIMIT: usize = 10_000;
 pub const LENT: &str = "lent ahead";
 
 impl HeadCore {
-    /// The objects that are known, each with its owner, its holders, its size and where it is. `stored` tells an object's
-    /// bytes in the store and where they lie.
-    pub(crate) fn holdings(&self, request: u64, stored: impl Fn(ObjectId) -> Option<(u64, &'static str)>) -> Holdings {
-        let mut told = Holdings { request, ..Holdings::default() };
+    /// The objects that are asked for, each with its owner, its holders, its size and where it is. `stored` tells an
+    /// object's bytes in the store and where they lie.
+    pub(crate) fn holdings(
+        &self,
+        asked: &HoldingsQuery,
+        stored: impl Fn(ObjectId) -> Option<(u64, &'static str)>,
+    ) -> Holdings {
+        let mut told = Holdings { request: asked.request, ..Holdings::default() };
+        let wanted: BTreeSet<ObjectId> = asked.objects.iter().copied().collect();
         for (object, owner, holders, containers) in self.objects.known.holdings() {
             let (size, place) = stored(object).unzip();
-            if place == Some(LENT) {
+            if place == Some(LENT) || !wanted.is_empty() && !wanted.contains(&object) {
                 continue;
             }
             if told.objects.len() >= OBJECTS_LIMIT {
@@ -35,9 +41,18 @@ impl HeadCore {
                 containers: containers as u64,
                 size,
                 place: place.map(str::to_owned),
+                nodes: self.nodes_with(object, size.is_some()),
+                was_spilled: self.objects.known.was_spilled(object),
             });
         }
         told
+    }
+
+    /// The nodes whose stores have an object; the head's own store says so itself.
+    fn nodes_with(&self, object: ObjectId, is_here: bool) -> Vec<NodeId> {
+        let here = is_here.then(|| self.own.plan().node);
+        let elsewhere = self.objects.locations.of(object).filter_map(|member| self.members.node_of_member(member));
+        here.into_iter().chain(elsewhere).collect()
     }
 
     fn object_process(&self, id: WorkerId) -> ObjectProcess {

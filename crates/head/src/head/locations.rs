@@ -66,6 +66,11 @@ impl HeadCore {
         }
     }
 
+    /// A store has written an object to disk.
+    pub(crate) fn spilled(&mut self, object: ObjectId) {
+        self.objects.known.spilled(object);
+    }
+
     /// Whether anybody refers to an object that this node has fetched a copy of.
     pub(crate) fn is_stored(&self, object: ObjectId) -> bool {
         self.objects.known.has_bytes(object)

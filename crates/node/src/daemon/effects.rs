@@ -10,7 +10,8 @@ use oxiray_ids::{ObjectId, WorkerNumber};
 use oxiray_machine::{Effect, Key};
 use oxiray_wire::Message;
 use oxiray_wire::message::{
-    ClientToDaemon, ClientToHead, ClientToStore, Peer, Recover, ReportQuery, StoreRefused, Stored,
+    ClientToDaemon, ClientToHead, ClientToStore, HoldingsQuery, Peer, Recover, ReportQuery, Spilled, StoreRefused,
+    Stored,
 };
 use std::time::Instant;
 
@@ -92,6 +93,12 @@ impl Daemon {
                 }
                 self.queue(to, &message.into(), descriptor.into_iter().collect());
             }
+            for object in self.objects.store.take_spilled() {
+                match self.core.head_key() {
+                    Some(head) => self.queue(head, &Spilled { object }.into(), Vec::new()),
+                    None => self.core.spilled(object),
+                }
+            }
             if !self.go_on_fetching() {
                 return;
             }
@@ -99,8 +106,8 @@ impl Daemon {
     }
 
     /// Who holds which objects, and where they lie.
-    pub(super) fn tell_holdings(&mut self, asker: Key, request: u64) {
-        let told = self.core.holdings(request, |object| self.objects.store.describe(object));
+    pub(super) fn tell_holdings(&mut self, asker: Key, asked: &HoldingsQuery) {
+        let told = self.core.holdings(asked, |object| self.objects.store.describe(object));
         self.queue(asker, &told.into(), Vec::new());
     }
 
@@ -129,7 +136,7 @@ impl Daemon {
     pub(super) fn report_asked(&mut self, asker: Key, asked: &ReportQuery) {
         match asked {
             ReportQuery::ClusterQuery(asked) => self.turn.ask(asker, asked.request),
-            ReportQuery::HoldingsQuery(asked) => self.tell_holdings(asker, asked.request),
+            ReportQuery::HoldingsQuery(asked) => self.tell_holdings(asker, asked),
         }
     }
 

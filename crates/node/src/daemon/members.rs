@@ -88,6 +88,7 @@ impl Daemon {
             NodeToDaemon::Locate(asked) => self.locate_for(from, &asked),
             NodeToDaemon::Connect(asked) => self.connect_for(from, &asked),
             NodeToDaemon::Copied(said) => self.core.copied(from, said.object),
+            NodeToDaemon::Spilled(said) => self.core.spilled(said.object),
             NodeToDaemon::CopyRefused(said) => self.core.cannot_come(Some(from), said.object),
             NodeToDaemon::Heartbeat(said) => self.heartbeat(from, &said),
             NodeToDaemon::CertificateWanted(asked) => self.certificate_wanted(from, &asked),

@@ -56,6 +56,8 @@ pub(crate) struct StoreClient {
     itself: BTreeSet<Key>,
     /// Of objects that went from node to node, which writing each is.
     stamps: BTreeMap<ObjectId, Stamp>,
+    /// What was written to disk since [`StoreClient::take_spilled`] was last called.
+    spilled: Vec<ObjectId>,
 }
 
 impl StoreClient {
@@ -66,7 +68,7 @@ impl StoreClient {
         let store = Store::new(options)?;
         let itself = BTreeSet::from([OWN]);
         let (requests, deadlines) = (BTreeMap::new(), BTreeSet::new());
-        Ok(Self { store, requests, deadlines, last_ticket: 0, itself, stamps: BTreeMap::new() })
+        Ok(Self { store, requests, deadlines, last_ticket: 0, itself, stamps: BTreeMap::new(), spilled: Vec::new() })
     }
 
     pub(crate) fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -260,6 +262,11 @@ impl StoreClient {
         }
     }
 
+    /// What the store has written to disk since this was last called.
+    pub(crate) fn take_spilled(&mut self) -> Vec<ObjectId> {
+        std::mem::take(&mut self.spilled)
+    }
+
     /// What the store has said since the last call.
     pub(crate) fn answers(&mut self) -> Vec<Answer> {
         let events = self.store.events();
@@ -308,6 +315,7 @@ impl StoreClient {
                     descriptor: None,
                     stored: None,
                 })),
+                Event::Spilled { object } => self.spilled.push(object),
             }
         }
         answers
@@ -417,6 +425,7 @@ mod tests {
             last_ticket: 0,
             itself: BTreeSet::new(),
             stamps: BTreeMap::new(),
+            spilled: Vec::new(),
         }
     }
 }

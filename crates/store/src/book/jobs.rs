@@ -145,6 +145,7 @@ impl Book {
             (Some((object, segment)), Ok(())) => {
                 self.objects.get_mut(&object).expect("found above").place = Place::Spilled { file: job };
                 self.segments.release(segment, &mut self.out);
+                self.out.push_back(Effect::Tell(Event::Spilled { object }));
             }
             (Some((object, segment)), Err(reason)) => {
                 self.disk.refuse(size, reason);

@@ -245,7 +245,7 @@ direction! {
 direction! {
     /// What the daemon of a node says to that of the head.
     NodeToDaemon:
-        Relay, Locate, Connect, Copied, CopyRefused, Heartbeat, CertificateWanted, PackageWanted, PackagePiece,
+        Relay, Locate, Connect, Copied, Spilled, CopyRefused, Heartbeat, CertificateWanted, PackageWanted, PackagePiece,
         NodeLeaves, Hello,
 }
 parts! {

@@ -73,6 +73,9 @@ pub struct HoldingsQuery {
     /// Names the question.
     #[field(1)]
     pub request: u64,
+    /// Only these objects are asked for; all where there are none.
+    #[field(2)]
+    pub objects: Vec<ObjectId>,
 }
 
 /// daemon → client.

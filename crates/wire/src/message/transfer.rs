@@ -167,3 +167,11 @@ pub struct Copied {
     #[field(1)]
     pub object: ObjectId,
 }
+
+/// member → head: an object in the member's store was written to disk there.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
+pub struct Spilled {
+    /// `ObjectId`.
+    #[field(1)]
+    pub object: ObjectId,
+}

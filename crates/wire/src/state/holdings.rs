@@ -2,7 +2,7 @@
 
 use super::words::ProcessRole;
 use oxiray_fields::Fields;
-use oxiray_ids::{ObjectId, WorkerId};
+use oxiray_ids::{NodeId, ObjectId, WorkerId};
 use serde::{Deserialize, Serialize};
 
 /// An object and who holds it.
@@ -27,6 +27,12 @@ pub struct Holding {
     /// Where it lies there.
     #[field(6)]
     pub place: Option<String>,
+    /// The nodes whose stores have it.
+    #[field(7)]
+    pub nodes: Vec<NodeId>,
+    /// Whether it was written to disk, on any of them.
+    #[field(8)]
+    pub was_spilled: bool,
 }
 
 /// A process and how often it refers to an object.

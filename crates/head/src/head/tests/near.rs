@@ -3,7 +3,7 @@
 use super::members::Pair;
 use super::{CPU, request};
 use oxiray_ids::ObjectId;
-use oxiray_wire::message::{LargeArgument, LeaseRequest, LeaseReturn};
+use oxiray_wire::message::{HoldingsQuery, LargeArgument, LeaseRequest, LeaseReturn};
 
 pub(super) fn object(number: u8) -> ObjectId {
     ObjectId::new([number; 28])
@@ -56,7 +56,8 @@ fn room_that_was_lent_ahead_is_not_listed_and_nothing_is_left_of_it() {
     let driver = pair.head.driver();
     assert!(pair.head.core.stored_here(driver, object(1)));
     let listed = |place: &'static str| {
-        let told = pair.head.core.holdings(1, |_| Some((1, place)));
+        let told =
+            pair.head.core.holdings(&HoldingsQuery { request: 1, ..HoldingsQuery::default() }, |_| Some((1, place)));
         told.objects.iter().any(|held| held.object == object(1))
     };
     assert!(listed("being written") && !listed(crate::LENT));

@@ -36,6 +36,7 @@ impl<I: Io> Client<I> {
         if is_stream {
             items = self.items_of(id);
             yielded = Some(Yielded { items: reply.items, error: crate::core::client::regaining::error_of(&reply) });
+            self.share_interrupt(id, &mut reply);
             self.stream_replied(id, &mut reply);
         }
         for index in reply.results.len() as u32..promised {
@@ -66,6 +67,14 @@ impl<I: Io> Client<I> {
         let Some(task) = self.calls.tasks.get(&id).filter(|_| reply.results.is_empty()) else { return };
         if let Some(value) = reply.raised.take_if(|_| task.work.stream.is_none()) {
             reply.results = vec![value; task.work.results as usize];
+        }
+    }
+
+    /// What ended a stream that was cancelled while it ran is its last item, and what waits for its end hears it too.
+    fn share_interrupt(&self, id: TaskId, reply: &mut Reply) {
+        let is_cancelled = self.calls.tasks.get(&id).is_some_and(|task| task.cancelled);
+        if let Some(value) = reply.raised.as_ref().filter(|_| is_cancelled) {
+            reply.results = vec![value.clone(); reply.results.len()];
         }
     }
 

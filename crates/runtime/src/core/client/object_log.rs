@@ -93,7 +93,7 @@ impl<I: Io> Client<I> {
     }
 }
 
-fn size_of(value: &Value) -> Option<u64> {
+pub(crate) fn size_of(value: &Value) -> Option<u64> {
     match value.content.as_ref()? {
         Content::Inline(bytes) | Content::Raised(bytes) => Some(bytes.len() as u64),
         Content::Stored(size) => Some(*size),

@@ -84,7 +84,7 @@ fn begin(world: &mut World) {
 fn answered(event: &Event) -> Option<Ticket> {
     match *event {
         Event::Created { ticket, .. } | Event::Pinned { ticket, .. } | Event::Refused { ticket, .. } => Some(ticket),
-        Event::Retired { .. } => None,
+        Event::Retired { .. } | Event::Spilled { .. } => None,
     }
 }
 
