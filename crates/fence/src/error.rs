@@ -116,6 +116,11 @@ const DELEGATION: &str =
     "that takes root, or a cgroup that is delegated to this user, as with `Delegate=yes` in a systemd unit";
 
 impl FenceError {
+    /// Whether what was to be looked at is not there any more, as a process that has ended.
+    pub fn is_of_nothing(&self) -> bool {
+        matches!(self, Self::Refused { error: Errno::NOENT | Errno::SRCH, .. })
+    }
+
     /// Something about a file failed.
     pub(crate) fn of_file(action: String, error: impl Into<std::io::Error>) -> Self {
         Self::Refused { action, error: Errno::from_io_error(&error.into()).unwrap_or(Errno::IO), way: None }

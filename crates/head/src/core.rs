@@ -165,7 +165,7 @@ impl Core {
     }
 
     /// Which devices' own nodes the processes of workers have open.
-    pub fn nodes_opened(&mut self, found: &[oxiray_machine::OpenNode]) {
+    pub fn nodes_opened(&mut self, found: &oxiray_machine::OpenNodes) {
         self.at_node(|node| node.nodes_opened(found));
     }
 

@@ -131,9 +131,9 @@ impl IsolationPlan {
         })
     }
 
-    /// A fence that had worked when it was tried failed: none is promised from here on.
+    /// A worker's cgroup did not take its fence, although one had when it was tried: no cgroup is counted on any more.
     pub(crate) fn breaks(&mut self, why: &str) {
-        self.mechanisms.clear();
+        self.mechanisms.retain(|mechanism| *mechanism == Mechanism::Landlock);
         self.why = format!("a fence of another worker failed: {why}");
     }
 }

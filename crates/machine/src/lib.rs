@@ -31,7 +31,7 @@ pub use memory::Measured;
 pub use names::{BundleKey, GroupMembership, Key, Monitored, Numbers, TemplateKey};
 pub use node::NodeCore;
 pub use node::ending::{DYING_LIMIT, LEAVING_LIMIT, does_not_die};
-pub use node::open_nodes::OpenNode;
+pub use node::open_nodes::{OpenNode, OpenNodes};
 pub use origin::Origin;
 pub use plan::{Level, Plan};
 pub use validation::{NAME_BYTES_MAX, check_name, cut};

@@ -6,13 +6,16 @@
 
 use crate::device_watch::DeviceWatch;
 use oxiray_accelerators::{DeviceProcesses, DeviceUse, Host, Offer};
-use oxiray_machine::{ANY_OF_THE_DEAD, DeviceQuestion, DeviceSlot, OpenNode, Residue};
+use oxiray_machine::{ANY_OF_THE_DEAD, DeviceQuestion, DeviceSlot, OpenNodes, Residue};
 use oxiray_threads::{DEVICE_CHECK, DEVICE_USE, Mailbox, Post, mailbox, spawn};
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -26,7 +29,9 @@ const OWN_NAMESPACE: &str = "pid:[4026531836]";
 /// Whether a process is surely dead.
 fn is_dead(pid: u32) -> bool {
     let is_own = std::fs::read_link("/proc/self/ns/pid").is_ok_and(|name| name.as_os_str() == OWN_NAMESPACE);
-    is_own && matches!(std::fs::exists(format!("/proc/{pid}")), Ok(false))
+    // `/proc` may hide the processes of others; who may not be signalled lives.
+    let asked = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    is_own && asked.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
 }
 
 /// Answers which processes hold memory of the device in a slot; may take long.
@@ -40,7 +45,7 @@ enum Said {
     Residue(DeviceQuestion, Residue),
     /// Of the devices of a resource.
     Uses(&'static str, Vec<DeviceUse>),
-    Opened(Vec<OpenNode>),
+    Opened(OpenNodes),
 }
 
 /// What a desk has found out.
@@ -51,7 +56,7 @@ pub enum DeviceAnswer {
     /// How much all devices are used of which anybody says something.
     Uses(Vec<DeviceUse>),
     /// The devices' own nodes that workers have open.
-    Opened(Vec<OpenNode>),
+    Opened(OpenNodes),
 }
 
 /// Where the libraries of a machine's devices are asked. Their threads start with the first question, and end with it.
@@ -78,7 +83,7 @@ impl DeviceClient {
             desk.add(resource, is_dead, Box::new(move |slot| processes.in_slot(slot)), Box::new(move || own.uses()));
         }
         let post = desk.post.clone();
-        desk.watch = DeviceWatch::of(offer, Box::new(move |found| post.post(Said::Opened(found))));
+        desk.watch = DeviceWatch::of(offer, Arc::new(move |found| post.post(Said::Opened(found))));
         Ok(desk)
     }
 

@@ -6,11 +6,12 @@
 
 use oxiray_accelerators::{DeviceOffer, NodeNumber, Offer};
 use oxiray_fence::{DenyList, DenyRule, Node, NodeKind, strays_of};
-use oxiray_machine::OpenNode;
+use oxiray_machine::{OpenNode, OpenNodes};
 use oxiray_processes::descendants_of;
 use oxiray_threads::{DEVICE_WATCH, spawn};
 use rustix::time::{ClockId, clock_gettime};
 use std::fmt;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ use std::time::{Duration, Instant};
 const COST_PART: u32 = 500;
 
 /// Takes what a look found.
-pub(crate) type Found = Box<dyn Fn(Vec<OpenNode>) + Send>;
+pub(crate) type Found = Arc<dyn Fn(OpenNodes) + Send + Sync>;
 
 /// Where open nodes are looked for. Its thread starts with the first look, and ends with it.
 pub(crate) enum DeviceWatch {
@@ -26,8 +27,8 @@ pub(crate) enum DeviceWatch {
     Unasked(DenyList, Found),
     /// Takes the processes of the workers that are to be looked at.
     Asked(SyncSender<Vec<u32>>),
-    /// There was no thread to be had.
-    Nobody,
+    /// Nobody can look, for this reason.
+    Unable(String, Found),
 }
 
 impl DeviceWatch {
@@ -36,23 +37,31 @@ impl DeviceWatch {
         let numbers: Vec<NodeNumber> = offer.devices.iter().flat_map(DeviceOffer::numbers).collect();
         let nodes =
             numbers.iter().map(|number| Node { kind: NodeKind::Char, major: number.major, minor: number.minor });
-        let listed = DenyList::new(nodes.map(DenyRule::from)).ok()?;
-        (!numbers.is_empty()).then_some(Self::Unasked(listed, found))
+        (!numbers.is_empty()).then(|| match DenyList::new(nodes.map(DenyRule::from)) {
+            Ok(listed) => Self::Unasked(listed, found),
+            Err(error) => Self::Unable(error.to_string(), found),
+        })
     }
 
     /// Asks for a look, unless one is under way.
     pub(crate) fn look(&mut self, workers: Vec<u32>) {
-        if let Self::Unasked(..) = self
-            && let Self::Unasked(listed, found) = std::mem::replace(self, Self::Nobody)
-        {
+        if let Self::Unasked(listed, found) = self {
             let (sender, asked) = sync_channel(1);
-            if spawn(DEVICE_WATCH, move || serve(&asked, &listed, &found)).is_ok() {
-                *self = Self::Asked(sender);
-            }
+            let (listed, found) = (listed.clone(), Arc::clone(found));
+            let told = Arc::clone(&found);
+            *self = match spawn(DEVICE_WATCH, move || serve(&asked, &listed, &found)) {
+                Ok(_) => Self::Asked(sender),
+                Err(error) => Self::Unable(format!("no thread can be started that looks: {error}"), told),
+            };
         }
-        if let Self::Asked(sender) = self {
+        match self {
             // A full line is a look under way, a broken one a thread that has ended: what was found last stands.
-            let _ = sender.try_send(workers);
+            Self::Asked(sender) => drop(sender.try_send(workers)),
+            Self::Unable(why, found) => {
+                let unseen = workers.into_iter().map(|worker| (worker, why.clone())).collect();
+                found(OpenNodes { open: Vec::new(), unseen });
+            }
+            Self::Unasked(..) => {}
         }
     }
 }
@@ -76,15 +85,21 @@ fn processor_time() -> Duration {
     Duration::new(taken.tv_sec.unsigned_abs(), taken.tv_nsec as u32)
 }
 
-/// The listed nodes that the workers' process trees have open. What ends meanwhile, or may not be looked at, has none.
-fn open_nodes(workers: &[u32], listed: &DenyList) -> Vec<OpenNode> {
-    let mut found = Vec::new();
+/// The listed nodes that the workers' process trees have open. What ends meanwhile has none.
+fn open_nodes(workers: &[u32], listed: &DenyList) -> OpenNodes {
+    let mut found = OpenNodes::default();
     for worker in workers {
         for pid in std::iter::once(*worker).chain(descendants_of(*worker)) {
-            for stray in strays_of(pid, listed).unwrap_or_default() {
+            let strays = strays_of(pid, listed).unwrap_or_else(|error| {
+                if !error.is_of_nothing() {
+                    found.unseen.insert(*worker, error.to_string());
+                }
+                Vec::new()
+            });
+            for stray in strays {
                 let number = NodeNumber { major: stray.node.major, minor: stray.node.minor };
                 let path = stray.path.to_string_lossy().into_owned();
-                found.push(OpenNode { worker: *worker, pid, number, path });
+                found.open.push(OpenNode { worker: *worker, pid, number, path });
             }
         }
     }
@@ -122,15 +137,16 @@ mod tests {
         let (worker, own) = (shell.id(), std::process::id());
         let mut byte = [0];
         std::io::Read::read_exact(shell.stdout.as_mut().expect("a pipe"), &mut byte).expect("it says that it is ready");
-        let found = open_nodes(&[worker], &listed());
+        let OpenNodes { open: found, unseen } = open_nodes(&[worker], &listed());
+        assert!(unseen.is_empty(), "{unseen:?}");
         let number = NodeNumber { major: 1, minor: 7 };
         let node = |pid| OpenNode { worker, pid, number, path: "/dev/full".to_owned() };
         assert_eq!(found[0], node(worker));
         assert!(found.len() > 1 && found[1..].iter().all(|open| *open == node(open.pid)), "{found:?}");
-        assert!(open_nodes(&[own], &listed()).iter().all(|open| open.worker == own && open.pid != own));
+        assert!(open_nodes(&[own], &listed()).open.iter().all(|open| open.worker == own && open.pid != own));
         drop(shell.stdin.take());
         shell.wait().expect("it ends");
-        assert_eq!(open_nodes(&[worker], &listed()), [], "it is gone");
+        assert_eq!(open_nodes(&[worker], &listed()), OpenNodes::default(), "it is gone");
     }
 
     #[test]
@@ -141,7 +157,21 @@ mod tests {
         sender.send(vec![worker; 100]).expect("it is there");
         sender.send(vec![worker]).expect("it is there");
         drop(sender);
-        serve(&asked, &listed(), &(Box::new(move |open| drop(post.send(open))) as Found));
+        let post = std::sync::Mutex::new(post);
+        let told: Found = Arc::new(move |open| drop(post.lock().expect("one thread").send(open)));
+        serve(&asked, &listed(), &told);
+        drop(told);
         assert_eq!(found.into_iter().count(), 1, "WATCH-1");
+    }
+
+    #[test]
+    fn who_cannot_look_says_so_of_every_worker() {
+        let (post, found) = std::sync::mpsc::channel();
+        let post = std::sync::Mutex::new(post);
+        let told: Found = Arc::new(move |open| drop(post.lock().expect("one thread").send(open)));
+        DeviceWatch::Unable("too many nodes".to_owned(), told).look(vec![4, 5]);
+        let OpenNodes { open, unseen } = found.recv().expect("it is told");
+        assert!(open.is_empty());
+        assert_eq!(unseen.into_keys().collect::<Vec<_>>(), [4, 5]);
     }
 }

@@ -144,10 +144,15 @@ fn who_has_no_device_is_fenced_where_that_is_required_or_asked_for() {
 #[test]
 fn a_fence_that_failed_is_promised_to_nobody_after() {
     let offer = machine("nvidia", 2, None);
-    let mut plan = plan(Isolation::Fence, &ALL);
-    plan.breaks("the cgroup is gone");
-    let decision = decide(&plan, &offer, &[0], &[0]).expect("a fence is not required");
+    let mut by_cgroups = plan(Isolation::Fence, &[Mechanism::Cgroup, Mechanism::Cgroup1]);
+    by_cgroups.breaks("the cgroup is gone");
+    let decision = decide(&by_cgroups, &offer, &[0], &[0]).expect("a fence is not required");
     assert!(decision.fence.is_none() && decision.told.reason.contains("the cgroup is gone"), "{:?}", decision.told);
+    // What needs no cgroup still holds.
+    let mut all = plan(Isolation::Fence, &ALL);
+    all.breaks("the cgroup is gone");
+    let decision = decide(&all, &offer, &[0], &[0]).expect("it can be fenced");
+    assert_eq!((decision.told.tier, denied(&decision)), (DeviceTier::Landlock, vec![1]));
 }
 
 /// WORKER-4: the library numbers what it can open in the order of the machine's devices.

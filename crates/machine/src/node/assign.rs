@@ -1,17 +1,15 @@
 //! Which process becomes whose worker, and what it is told.
 
 use super::NodeCore;
-use crate::environments::merged;
 use crate::isolation::{Decision, DeviceFence, Slots};
 use crate::served_head::Link;
 use crate::worker::{Duty, Post};
 use crate::{BundleKey, Effect, GroupMembership, Holder, Key, amounts};
 use oxiray_accelerators::{WorkerEnvironment, environment, visible_ids};
 use oxiray_families::device_resources;
-use oxiray_fence::Isolation;
 use oxiray_ids::{JobId, WorkerId};
 use oxiray_resources::{DeviceShares, Grant, Quantity, ResourceName};
-use oxiray_wire::message::{Assign, Devices, Environment, Place, Variable, Welcome};
+use oxiray_wire::message::{Assign, Devices, Environment, Variable, Welcome};
 use std::collections::BTreeMap;
 
 /// How many threads numeric libraries start.
@@ -24,13 +22,17 @@ fn slots_of(grant: &Grant) -> Slots<'_> {
 }
 
 impl NodeCore {
-    /// Finds a worker for the post, tells it what it is, and gives it the grant.
-    pub(super) fn appoint(&mut self, post: Post, grant: Grant, surplus: Option<Grant>) -> Option<Key> {
+    /// Finds a worker for the post, tells it what follows from the grant and what it is, and gives it the grant.
+    pub(super) fn appoint(
+        &mut self,
+        post: Post,
+        (grant, surplus): (Grant, Option<Grant>),
+        (mut assign, decision): (Assign, Decision),
+    ) -> Option<Key> {
         let job = self.jobs.get(&post.job)?;
         let (driver, setup) = (job.driver, job.told.setup.clone());
-        let environment = merged(job.told.environment.as_ref(), &post.environment);
+        let environment = post.environment;
         let once = post.fresh || post.actor.is_some() || !grant.devices().is_empty();
-        let (mut assign, decision) = self.assignment(&environment, &grant, post.home);
         let reused = if once { None } else { self.take_idle(post.job, &environment) };
         let key = if let Some(key) = reused {
             key
@@ -91,14 +93,18 @@ impl NodeCore {
         Some(self.idle.remove(position))
     }
 
-    /// The part of [`Assign`] that follows from what was granted, and how the worker is kept from other devices.
-    fn assignment(&self, own: &Environment, grant: &Grant, home: Option<GroupMembership>) -> (Assign, Decision) {
+    /// The part of [`Assign`] that follows from what was granted, and how the worker is kept from other devices. An error
+    /// says why one that must be fenced cannot be (ISOLATION-1).
+    pub(super) fn assignment(
+        &self,
+        own: &Environment,
+        grant: &Grant,
+        home: Option<GroupMembership>,
+    ) -> Result<(Assign, Decision), String> {
         let slots = slots_of(grant);
         let realm = self.realm_of(&slots, home);
         self.around(own, |around| {
-            // Where it must be fenced and cannot be, the order was refused.
-            let decision = self.plan.isolation.decide(&self.plan.offer, &slots, &realm, around);
-            let decision = decision.expect("ISOLATION-1: what must be fenced was looked at before it was begun");
+            let decision = self.plan.isolation.decide(&self.plan.offer, &slots, &realm, around)?;
             let realm = if decision.fence.is_some() { &realm[..] } else { &[] };
             let around = WorkerEnvironment { realm, ..around };
             let mut variables = own.variables.clone();
@@ -114,7 +120,7 @@ impl NodeCore {
             });
             let resources = amounts(grant.demand().iter());
             let fence = decision.fence.clone();
-            (Assign { variables, devices: devices.collect(), resources, fence, ..Assign::default() }, decision)
+            Ok((Assign { variables, devices: devices.collect(), resources, fence, ..Assign::default() }, decision))
         })
     }
 
@@ -140,20 +146,6 @@ impl NodeCore {
         realm.into_iter().collect()
     }
 
-    /// Why a worker for this order cannot be fenced, where it must be.
-    pub(super) fn cannot_be_fenced(&self, order: &Place, grant: &Grant) -> Option<String> {
-        if self.plan.isolation.asked != Isolation::Require {
-            return None;
-        }
-        let job = self.jobs.get(&order.job)?;
-        let own = order.environment.as_ref();
-        let environment = merged(job.told.environment.as_ref(), own.unwrap_or(&Environment::default()));
-        let slots = slots_of(grant);
-        let home = order.group.map(|group| GroupMembership { group, captures: order.captures });
-        let realm = self.realm_of(&slots, home);
-        self.around(&environment, |around| self.plan.isolation.decide(&self.plan.offer, &slots, &realm, around).err())
-    }
-
     /// ISOLATION-1: the worker has a grant, and is refused what is not its own from here on.
     fn fence(&mut self, key: Key, decision: Decision) {
         if let Some(denied) = decision.by_cgroup {
@@ -171,7 +163,7 @@ impl NodeCore {
 
     /// ISOLATION-1: a worker's fence could not be made.
     pub fn fence_failed(&mut self, key: Key, why: &str) {
-        self.log(format!("worker {key} cannot be fenced and is ended: {why}. No fence is promised from here on"));
+        self.log(format!("worker {key} cannot be fenced and is ended: {why}. No cgroup is counted on from here on"));
         self.plan.isolation.breaks(why);
         self.kill_worker(key);
     }

@@ -15,14 +15,6 @@ use oxiray_wire::message::{Environment, EnvironmentMade, Failure, FailureCode, P
 impl NodeCore {
     /// Has a worker for an order that is granted, or holds it until that can be.
     pub(super) fn begin_order(&mut self, order: Place, grant: Grant) {
-        if let Some(why) = self.cannot_be_fenced(&order, &grant) {
-            let text = format!(
-                "task or actor `{}` is to be fenced on node {} ({}), which was started with --device-isolation=require, and \
-                 cannot be: {why}. Start the node with --device-isolation=fence to have it run all the same",
-                order.label, self.plan.node, self.plan.ip
-            );
-            return self.refuse_order(Held { order, grant }, Some(FailureCode::DeviceIsolation.because(text)));
-        }
         match self.environment_for(&order) {
             Readiness::Yes => self.carry_out_order(order, grant),
             Readiness::NotYet => {
@@ -124,7 +116,7 @@ impl NodeCore {
         }
     }
 
-    fn refuse_order(&mut self, Held { order, grant }: Held, failure: Option<Failure>) {
+    pub(super) fn refuse_order(&mut self, Held { order, grant }: Held, failure: Option<Failure>) {
         self.ledger.release(grant);
         let last = self.head.as_ref().map_or(0, |head| head.order);
         let state = Some(self.news(last));

@@ -11,6 +11,7 @@ use crate::names::Key;
 use crate::worker::Worker;
 use oxiray_accelerators::NodeNumber;
 use oxiray_fence::Isolation;
+use oxiray_wire::state::{DeviceIsolation, DeviceTier};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -28,6 +29,15 @@ pub struct OpenNode {
     pub number: NodeNumber,
     /// The name under which it was opened.
     pub path: String,
+}
+
+/// What one look found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OpenNodes {
+    /// All nodes that are some device's own and open in a process of a worker.
+    pub open: Vec<OpenNode>,
+    /// The workers, by their processes, that could not be looked at whole, and why.
+    pub unseen: BTreeMap<u32, String>,
 }
 
 impl NodeCore {
@@ -50,11 +60,17 @@ impl NodeCore {
         }
     }
 
-    /// What one look found: all nodes that are some device's own and open in a process of a worker.
-    pub fn nodes_opened(&mut self, found: &[OpenNode]) {
+    /// What one look found. Of a worker that could not be looked at it is not said any more that it is watched.
+    pub fn nodes_opened(&mut self, found: &OpenNodes) {
         let by_pid: BTreeMap<u32, Key> = self.serving().filter_map(|(key, worker)| Some((worker.pid?, key))).collect();
+        for (pid, why) in &found.unseen {
+            let told = by_pid.get(pid).and_then(|worker| self.devices.isolation.get_mut(worker));
+            if let Some(told) = told.filter(|told| told.tier == DeviceTier::Watched) {
+                *told = DeviceIsolation { tier: DeviceTier::Variable, reason: why.clone() };
+            }
+        }
         let mut violations = BTreeMap::new();
-        for open in found {
+        for open in &found.open {
             let Some(worker) = by_pid.get(&open.worker) else { continue };
             let devices = self.devices_with(open.number);
             let realm = self.open_to(*worker);

@@ -1,16 +1,17 @@
 //! The head that a node serves: what it orders, and what it is told.
 
 use super::NodeCore;
+use crate::environments::merged;
 use crate::memory::Caller;
 use crate::origin::Origin;
-use crate::served_head::{Link, ServedHead, SetAside};
+use crate::served_head::{Held, Link, ServedHead, SetAside};
 use crate::worker::{Duty, Job, Post, Progress, Worker};
 use crate::{Effect, GroupMembership, Key, amounts, demand};
 use oxiray_ids::{JobId, WorkerNumber};
 use oxiray_resources::{Demand, Grant};
 use oxiray_wire::message::{
-    DevicesFree, Draining, HeadOrder, JobAnnounced, NodeJoin, NodeReport, NodeState, Notice, Place, PlaceRefused,
-    Placed,
+    DevicesFree, Draining, Environment, Failure, FailureCode, HeadOrder, JobAnnounced, NodeJoin, NodeReport, NodeState,
+    Notice, Place, PlaceRefused, Placed,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -144,21 +145,43 @@ impl NodeCore {
             Some(_) => self.split(grant, &demand(&order.running).unwrap_or_default()),
             None => (grant, None),
         };
+        let of_job = self.jobs.get(&job).and_then(|job| job.told.environment.as_ref());
+        let environment = merged(of_job, order.environment.as_ref().unwrap_or(&Environment::default()));
+        let home = order.group.map(|group| GroupMembership { group, captures: order.captures });
+        let told = match self.assignment(&environment, &grant, home) {
+            Ok(told) => told,
+            Err(why) => {
+                if let Some(surplus) = surplus {
+                    self.ledger.release(surplus);
+                }
+                let failure = self.not_fenced(&order.label, &why);
+                return self.refuse_order(Held { order, grant }, Some(failure));
+            }
+        };
         let post = Post {
             job,
             duty: actor.map_or(Duty::Leased(number), Duty::Actor),
-            environment: order.environment.unwrap_or_default(),
+            environment,
             label: order.label,
             fresh: order.fresh,
             outlives_job: order.outlives_job,
             actor: order.actor,
-            home: order.group.map(|group| GroupMembership { group, captures: order.captures }),
+            home,
             caller: Caller { owner: order.owner.unwrap_or_default(), may_repeat: order.may_repeat },
         };
-        let key = self.appoint(post, grant, surplus).expect("orders of a job that is over are refused");
+        let key = self.appoint(post, (grant, surplus), told).expect("orders of a job that is over are refused");
         let worker = &self.workers[&key];
         let (id, pid, once) = (worker.id, worker.pid.unwrap_or(0), worker.once);
         self.report(Placed { order: number, worker: WorkerNumber(key), id, pid, once });
+    }
+
+    /// Why a task or actor that must be fenced does not run here.
+    fn not_fenced(&self, label: &str, why: &str) -> Failure {
+        FailureCode::DeviceIsolation.because(format!(
+            "task or actor `{label}` is to be fenced on node {} ({}), which was started with --device-isolation=require, and \
+             cannot be: {why}. Start the node with --device-isolation=fence to have it run all the same",
+            self.plan.node, self.plan.ip
+        ))
     }
 
     fn split(&mut self, grant: Grant, running: &Demand) -> (Grant, Option<Grant>) {

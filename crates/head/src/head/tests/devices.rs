@@ -2,7 +2,7 @@
 
 use super::*;
 use oxiray_accelerators::NodeNumber;
-use oxiray_machine::OpenNode;
+use oxiray_machine::{OpenNode, OpenNodes};
 use oxiray_wire::state::DeviceService;
 
 #[test]
@@ -148,6 +148,10 @@ fn what_the_dead_held_is_nobodys_until_its_devices_are_answered_for() {
 }
 
 /// A GPU's node that a process has open.
+fn opened(open: impl IntoIterator<Item = OpenNode>) -> OpenNodes {
+    OpenNodes { open: open.into_iter().collect(), ..OpenNodes::default() }
+}
+
 fn open(worker: u32, pid: u32, minor: u32) -> OpenNode {
     let (number, path) = (NodeNumber { major: 195, minor }, format!("/dev/nvidia{minor}"));
     OpenNode { worker, pid, number, path }
@@ -171,22 +175,22 @@ fn what_is_open_without_a_grant_is_told_once_and_for_as_long_as_it_is() {
     let looked_at = world.looked_at.last().expect("a look each second").clone();
     let [pid] = looked_at[..] else { panic!("one worker serves: {looked_at:?}") };
 
-    world.core.nodes_opened(&[
+    world.core.nodes_opened(&opened([
         open(pid, pid, 0),
         open(pid, 901, 1),
         open(pid, 901, 1),
         open(pid, pid, 9),
         open(900, 900, 1),
-    ]);
+    ]));
     world.settle();
     let told = format!("f (pid {pid}, granted GPU 0): its process 901 has GPU 1 open (/dev/nvidia1)");
     assert_eq!((violations(&world, 0), violations(&world, 1)), (vec![], vec![told.clone()]));
     assert_eq!(world.notices(driver).iter().filter(|notice| notice.starts_with(&told)).count(), 1);
 
-    world.core.nodes_opened(&[open(pid, 901, 1), open(pid, 902, 1)]);
+    world.core.nodes_opened(&opened([open(pid, 901, 1), open(pid, 902, 1)]));
     world.settle();
     assert_eq!(world.notices(driver).len(), 2, "another process is another violation");
-    world.core.nodes_opened(&[open(pid, 902, 1)]);
+    world.core.nodes_opened(&opened([open(pid, 902, 1)]));
     world.settle();
     assert_eq!((violations(&world, 1).len(), world.notices(driver).len()), (1, 2), "the first one closed it");
 
@@ -194,7 +198,7 @@ fn what_is_open_without_a_grant_is_told_once_and_for_as_long_as_it_is() {
     world.bury(worker, "killed by signal 9 (SIGKILL)");
     assert!(violations(&world, 1).is_empty(), "nothing is left of it");
     let looks = world.looked_at.len();
-    world.core.nodes_opened(&[open(pid, 902, 1)]);
+    world.core.nodes_opened(&opened([open(pid, 902, 1)]));
     world.pass(Duration::from_secs(5));
     assert!(violations(&world, 1).is_empty(), "a look that ended late tells nothing of who is gone");
     assert!(world.looked_at.len() <= looks + 1, "nobody serves any more");
