@@ -79,6 +79,11 @@ def public(settled_environment: Mapping[str, Any]) -> dict[str, Any]:
     return shown
 
 
+def as_json(environment: Mapping[str, Any]) -> str:
+    """What a program sees of a runtime environment, as JSON."""
+    return json.dumps(public(environment), sort_keys=True, default=repr)
+
+
 def described(environment: Mapping[str, Any], interpreter: str, import_path: list[str], directory: str) -> dict[str, Any]:
     """What the daemon is told of a settled environment; `interpreter` is the driver's, and so are the others."""
     config = environments.RuntimeEnvConfig.parse_and_validate_runtime_env_config(environment.get("config") or {})

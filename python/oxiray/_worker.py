@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 from oxiray import (
     _cancellation,
     _core,
+    _environment,
     _failures,
     _gathering,
     _logging,
@@ -75,6 +76,8 @@ def begin() -> None:
     """Done once in a worker that has its environment and its connection, before it runs anything."""
     _switches.configure()
     os.environ["RAY_JOB_ID"] = _core.context()["job_id"]
+    if _session.job_environment:
+        _core.note_environment(_environment.as_json(_session.job_environment))
     if os.environ.get(_REAPS_CHILDREN, "").lower() in ("1", "true"):
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _leave)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import warnings
 from typing import Any
@@ -201,7 +200,7 @@ class RuntimeContext:
 
     def get_runtime_env_string(self) -> str:
         """The runtime environment in force, as JSON."""
-        return json.dumps(_environment.public(_session.job_environment), sort_keys=True, default=repr)
+        return _environment.as_json(_session.job_environment)
 
     def get_accelerator_ids(self) -> dict[str, list[str]]:
         """For every accelerator resource the ids granted to this task or actor, ascending; empty lists in a driver."""

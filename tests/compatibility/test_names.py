@@ -241,11 +241,6 @@ def test_the_location_of_a_spilled_object_says_so(start, eventually):
     assert int(ray.get(held[0])[0]) == 0
 
 
-def test_locations_of_something_else_than_references_is_a_type_error():
-    with pytest.raises(TypeError):
-        ray.experimental.get_object_locations([1])
-
-
 def test_figures_as_people_read_them():
     from ray.util.state.common import Humanify
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -195,6 +196,53 @@ def test_a_task_in_a_group_names_it(eventually: Eventually) -> None:
     row = one(state.list_tasks, eventually, ("name", "=", "state-grouped"), ("state", "=", "FINISHED"), detail=True)
     assert row.placement_group_id == group.id.hex()
     remove_placement_group(group)
+
+
+def test_a_task_that_waits_in_a_group_names_it(eventually: Eventually) -> None:
+    group = placement_group([{"CPU": 1}])
+    assert group.wait(30)
+    within = PlacementGroupSchedulingStrategy(group)
+    holder = Listed.options(num_cpus=1, scheduling_strategy=within).remote()
+    ray.get(holder.pid.remote())
+    waits = listed.options(name="state-waits-grouped", scheduling_strategy=within).remote()
+    row = one(state.list_tasks, eventually, ("name", "=", "state-waits-grouped"), detail=True)
+    assert row.placement_group_id == group.id.hex()
+    remove_placement_group(group)
+    with pytest.raises(ray.exceptions.RayError):
+        ray.get(waits, timeout=60)
+
+
+def test_an_actor_in_a_group_names_it(eventually: Eventually) -> None:
+    group = placement_group([{"CPU": 1}])
+    assert group.wait(30)
+    member = Listed.options(num_cpus=1, scheduling_strategy=PlacementGroupSchedulingStrategy(group)).remote()
+    ray.get(member.pid.remote())
+    row = one(state.list_actors, eventually, ("actor_id", "=", member._actor_id.hex()), detail=True)
+    assert row.placement_group_id == group.id.hex()
+    remove_placement_group(group)
+
+
+def test_a_task_has_its_runtime_environment(eventually: Eventually) -> None:
+    ray.get(listed.options(name="state-environment", runtime_env={"env_vars": {"STATE_OF": "tasks"}}).remote())
+    row = one(state.list_tasks, eventually, ("name", "=", "state-environment"), ("state", "=", "FINISHED"), detail=True)
+    assert json.loads(row.runtime_env_info["serialized_runtime_env"])["env_vars"] == {"STATE_OF": "tasks"}
+
+
+def test_a_failed_task_that_was_the_last_of_its_worker_says_so(eventually: Eventually) -> None:
+    @ray.remote(max_retries=0, max_calls=1)
+    def failing_once() -> None:
+        raise ValueError("the reason")
+
+    with pytest.raises(ValueError):
+        ray.get(failing_once.remote())
+
+    def error() -> str:
+        rows = state.list_tasks(filters=[("name", "=", "failing_once"), ("state", "=", "FAILED")], detail=True)
+        return rows[0].error_message if rows and "reached max_calls=1" in rows[0].error_message else ""
+
+    text = eventually(error)
+    assert text.startswith("User exception:\nray::failing_once()")
+    assert "\n\nSystem error:\nIntentionalSystemExit: Worker exits with an exit code 0." in text
 
 
 def test_a_failed_task_has_its_error(eventually: Eventually) -> None:

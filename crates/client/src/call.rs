@@ -115,8 +115,20 @@ fn settle<L: Language>(
     call.call.references = Vec::new();
     outcome.borrowed = std::mem::take(&mut call.borrowed);
     outcome.borrowed.extend(borrowed());
-    outcome.retiring = call.call.max_calls > 0 && language.calls(&call.call.function) >= call.call.max_calls;
+    let max_calls = call.call.max_calls;
+    outcome.retiring = max_calls > 0 && language.calls(&call.call.function) >= max_calls;
+    if outcome.retiring && !outcome.error_text.is_empty() {
+        outcome.error_text += &left_after(max_calls);
+    }
     Settled::Over(call)
+}
+
+/// What is added to the error of a call after which the process ends.
+fn left_after(max_calls: u32) -> String {
+    format!(
+        "\n\nSystem error:\nIntentionalSystemExit: Worker exits with an exit code 0. Exited because worker reached \
+         max_calls={max_calls} for this method."
+    )
 }
 
 /// Results that were made before one failed are nobody's.

@@ -228,7 +228,7 @@ impl Cluster {
 
     fn reports(&mut self, asked: &ReportQuery) {
         match asked {
-            ReportQuery::HoldingsQuery(asked) => drop(self.core.holdings(&asked, |_| None)),
+            ReportQuery::HoldingsQuery(asked) => drop(self.core.holdings(asked, |_| None)),
             ReportQuery::ClusterQuery(asked) => {
                 let _ = self.core.report(asked.request, &oxiray_head::StoreFigures::default(), 0);
             }

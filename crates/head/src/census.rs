@@ -8,6 +8,7 @@ use oxiray_machine::Key;
 use oxiray_wire::message::{ObjectLog, StateQuery, TaskLog, TaskRecord};
 use prost::Message as _;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long processes have to tell of their calls.
@@ -23,6 +24,14 @@ pub(crate) struct CallReport {
     pub(crate) record: TaskRecord,
     pub(crate) by: WorkerId,
     pub(crate) pid: u32,
+    /// The runtime environment of that process, as JSON; empty for none.
+    pub(crate) environment: Arc<str>,
+}
+
+/// The calls of a log that a process told.
+pub(crate) fn reports(log: TaskLog, by: WorkerId, pid: u32) -> impl Iterator<Item = CallReport> {
+    let environment: Arc<str> = log.environment.into();
+    log.records.into_iter().map(move |record| CallReport { record, by, pid, environment: Arc::clone(&environment) })
 }
 
 /// What one process told of its objects.
@@ -61,7 +70,7 @@ struct Remembered {
 impl Remembered {
     fn told(&self) -> impl Iterator<Item = CallReport> {
         let log = TaskLog::decode(&*self.log).expect("it was encoded here");
-        log.records.into_iter().map(|record| CallReport { record, by: self.by, pid: self.pid })
+        reports(log, self.by, self.pid)
     }
 }
 

@@ -40,6 +40,13 @@ fn holdings<'py>(py: Python<'py>, references: &Bound<'py, PyList>) -> PyResult<(
     Ok((state::shown(py, &told.objects)?, told.left_out))
 }
 
+/// What runs here runs in this runtime environment, given as JSON.
+#[pyfunction]
+fn note_environment(described: String) -> PyResult<()> {
+    process::required()?.note_environment(described);
+    Ok(())
+}
+
 /// The bytes of each of these objects; `None` where this process does not know its value.
 #[pyfunction]
 fn sizes(references: &Bound<'_, PyList>) -> PyResult<Vec<Option<u64>>> {
@@ -85,6 +92,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(figures, module)?)?;
     module.add_function(wrap_pyfunction!(holdings, module)?)?;
     module.add_function(wrap_pyfunction!(sizes, module)?)?;
+    module.add_function(wrap_pyfunction!(note_environment, module)?)?;
     module.add_function(wrap_pyfunction!(free, module)?)?;
     module.add_function(wrap_pyfunction!(collect_garbage, module)?)?;
     module.add_function(wrap_pyfunction!(configure_lineage, module)?)?;

@@ -249,6 +249,11 @@ impl Runtime {
         self.shared.with(|state| state.objects.record_site(ids, site));
     }
 
+    /// What runs in this process runs in this runtime environment, given as JSON.
+    pub fn note_environment(&self, described: String) {
+        self.shared.with(|state| state.note_environment(described));
+    }
+
     /// Where references to an object were made, where that was recorded.
     pub fn site(&self, id: ObjectId) -> String {
         self.shared.with(|state| state.objects.site(id).unwrap_or_default().to_owned())

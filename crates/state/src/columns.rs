@@ -69,7 +69,7 @@ const ACTORS: &[Column<ActorRow>] = &[
     column("required_resources", Deep, |row| row.resources.as_ref().into()),
     column("death_cause", Deep, death_cause),
     column("is_detached", Deep, |row| row.detached.into()),
-    unrecorded("placement_group_id", Detail),
+    column("placement_group_id", Detail, |row| row.group.map(Cell::text).into()),
     unrecorded("repr_name", Detail),
     column("num_restarts", Deep, |row| row.restarts.into()),
     unrecorded("num_restarts_due_to_lineage_reconstruction", Deep),
@@ -95,7 +95,7 @@ const TASKS: &[Column<TaskRow>] = &[
     column("error_type", Main, |row| row.error.as_ref().into()),
     column("language", Detail, |_| "PYTHON".into()),
     column("required_resources", Deep, |row| row.resources.as_ref().into()),
-    unrecorded("runtime_env_info", Deep),
+    column("runtime_env_info", Deep, environment_info),
     column("placement_group_id", Detail, |row| row.group.map(Cell::text).into()),
     column("events", Deep, events),
     unrecorded("profiling_data", Deep),
@@ -375,6 +375,12 @@ fn has_times(row: &TaskRow) -> bool {
 }
 
 /// When an attempt came to which stage, as far as the process knows that tells of it.
+/// The environment that it ran in, as Ray has it: as JSON within the row.
+fn environment_info(row: &TaskRow) -> Cell {
+    let described = row.environment.as_ref().map(|text| Cell::map([("serialized_runtime_env", text.into())]));
+    described.into()
+}
+
 fn events(row: &TaskRow) -> Cell {
     if !has_times(row) {
         return Cell::Null;

@@ -5,7 +5,7 @@
 use super::HeadCore;
 use super::rows::ROWS_MAX;
 use crate::actors::{Actor, ActorState};
-use crate::census::{CallReport, Heard, OPEN_MAX, PATIENCE, Question};
+use crate::census::{CallReport, Heard, OPEN_MAX, PATIENCE, Question, reports};
 use crate::clock::Alarm;
 use oxiray_ids::TaskId;
 use oxiray_machine::{Key, check_name, cut};
@@ -21,6 +21,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Processes that are named which did not answer, at most.
 const NAMED_MAX: usize = 8;
+/// Bytes of a runtime environment that are shown, at most; a longer one is left out.
+const ENVIRONMENT_BYTES_MAX: usize = 64 << 10;
 /// Resources of one call that are shown, at most.
 const RESOURCES_MAX: usize = 32;
 
@@ -60,6 +62,9 @@ impl HeadCore {
 
     /// A process tells of its calls.
     pub(super) fn task_log(&mut self, from: Key, mut log: TaskLog) {
+        if log.environment.len() > ENVIRONMENT_BYTES_MAX {
+            log.environment.clear();
+        }
         for record in &mut log.records {
             for text in [&mut record.name, &mut record.label, &mut record.text] {
                 *text = cut(std::mem::take(text));
@@ -77,8 +82,8 @@ impl HeadCore {
             }
             return;
         }
-        let told = log.records.into_iter().map(|record| CallReport { record, by, pid });
-        self.figures.census.hear(log.number, from, |heard| heard.calls.extend(told));
+        let number = log.number;
+        self.figures.census.hear(number, from, |heard| heard.calls.extend(reports(log, by, pid)));
     }
 
     /// Answers the questions of which everything was said that will be (CENSUS-1).
@@ -156,7 +161,7 @@ impl HeadCore {
         constructors.chain(calls).collect()
     }
 
-    fn task_row(&self, CallReport { record, by, pid }: &CallReport) -> TaskRow {
+    fn task_row(&self, CallReport { record, by, pid, environment }: &CallReport) -> TaskRow {
         let class = self.actors.known.get(record.task.actor()).map(|actor| &actor.description.class_name);
         let function = class.map_or_else(|| record.name.clone(), |class| format!("{class}.{}", record.name));
         let name = if record.label.is_empty() { function.clone() } else { record.label.clone() };
@@ -177,6 +182,7 @@ impl HeadCore {
             function,
             origin: record.origin,
             group: record.group,
+            environment: ran_here.then(|| if environment.is_empty() { "{}" } else { environment }.to_owned()),
         }
     }
 

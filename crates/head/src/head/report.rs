@@ -155,6 +155,7 @@ impl HeadCore {
             restarts: u64::from(actor.restarts),
             node_id: node.or_else(|| death.as_ref()?.node),
             resources: self.actor_resources(description.id),
+            group: worker.and_then(|key| self.workers.by_key.get(&key)?.home).map(|home| home.group),
             never_ran: death.as_ref().is_some_and(|death| death.never_ran),
             ip: death.map(|death| death.ip),
         }

@@ -8,6 +8,7 @@
 
 use crate::core::calls::{Leases, Queue, Target, Task, amounts};
 use crate::core::work::{Class, ClassIndex};
+use oxiray_ids::PlacementGroupId;
 use oxiray_wire::message::Amount;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -45,6 +46,12 @@ impl Leases {
             Target::Class(index) => amounts(&self.queues[index].class.demand),
             Target::Actor(_) => Vec::new(),
         }
+    }
+
+    /// The placement group that a task is to run in; of an actor's call only the actor knows it.
+    pub(crate) fn group_of(&self, task: &Task) -> Option<PlacementGroupId> {
+        let Target::Class(index) = task.target else { return None };
+        self.queues[index].class.strategy.as_ref()?.group
     }
 
     /// One use less.

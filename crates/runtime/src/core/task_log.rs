@@ -60,6 +60,8 @@ pub(crate) struct TaskLog {
     resources: Option<Arc<Vec<Amount>>>,
     /// The placement group that this process runs in.
     group: Option<PlacementGroupId>,
+    /// The runtime environment of this process, as JSON; empty for none.
+    pub(crate) environment: String,
 }
 
 impl TaskLog {
@@ -68,7 +70,8 @@ impl TaskLog {
         let (ended, places, free) = (VecDeque::new(), Vec::new(), Vec::new());
         let since = began.1.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
         let began = (began.0, since);
-        Self { ended, places, free, untold: 0, tell_at: None, began, resources: None, group: None }
+        let environment = String::new();
+        Self { ended, places, free, untold: 0, tell_at: None, began, resources: None, group: None, environment }
     }
 }
 

@@ -148,6 +148,9 @@ pub struct TaskLog {
     /// The calls.
     #[field(2)]
     pub records: Vec<TaskRecord>,
+    /// The runtime environment of the process that tells, as JSON; empty for none.
+    #[field(3)]
+    pub environment: String,
 }
 
 /// One attempt of a call.

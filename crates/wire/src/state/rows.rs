@@ -159,6 +159,9 @@ pub struct ActorRow {
     /// Whether it died before its constructor had returned.
     #[field(14)]
     pub never_ran: bool,
+    /// The placement group that it runs in, while it lives.
+    #[field(15)]
+    pub group: Option<PlacementGroupId>,
 }
 
 /// One attempt of a task, of an actor's call, or of the making of an actor.
@@ -209,6 +212,9 @@ pub struct TaskRow {
     /// The placement group that it runs in.
     #[field(15)]
     pub group: Option<PlacementGroupId>,
+    /// The runtime environment that it ran in, as JSON.
+    #[field(16)]
+    pub environment: Option<String>,
 }
 
 impl TaskRow {

@@ -61,7 +61,7 @@ fn what_a_call_needs_is_shown_within_bounds() {
     let short = |number: u64| Amount { resource: format!("r{number}"), units: 5_000 };
     let resources: Vec<Amount> = std::iter::once(long).chain((0..10_000).map(short)).collect();
     let record = TaskRecord { task: oxiray_ids::TaskId::new([7; 24]), resources, ..TaskRecord::default() };
-    world.core.as_head_mut().task_log(liar, TaskLog { number: 0, records: vec![record] });
+    world.core.as_head_mut().task_log(liar, TaskLog { records: vec![record], ..TaskLog::default() });
     world.core.state_query(
         asker,
         StateQuery { request: 1, kind: StateKind::Tasks, limit: 10, detail: true, ..StateQuery::default() },

@@ -135,10 +135,11 @@ fn names_that_are_too_long_are_refused_and_descriptions_cut() {
         driver,
         TaskLog {
             number: 0,
+            environment: "\u{1}".repeat(1 << 20),
             records: vec![TaskRecord { task: oxiray_ids::TaskId::new([1; 24]), name, ..TaskRecord::default() }],
         },
     );
-    world.say(driver, TaskLog { number: 0, records: Vec::new() });
+    world.say(driver, TaskLog::default());
     world.say(driver, StateQuery { request: 5, kind: StateKind::Tasks, limit: 10, ..StateQuery::default() });
     world.pass(std::time::Duration::from_secs(6));
     let Some((_, Message::StateReport(told))) = world.sent.last() else { panic!("{:?}", world.sent.last()) };

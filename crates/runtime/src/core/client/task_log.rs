@@ -25,10 +25,17 @@ impl<I: Io> Client<I> {
                 stage,
                 resources: self.leases.needs_of(task),
                 origin: Some(task.origin(None)),
+                group: self.leases.group_of(task),
                 ..TaskRecord::default()
             }
         }));
-        self.io.send_now(DAEMON, &Told { number, records });
+        let environment = self.log.environment.clone();
+        self.io.send_now(DAEMON, &Told { number, records, environment });
+    }
+
+    /// What runs here runs in this runtime environment, given as JSON.
+    pub fn note_environment(&mut self, environment: String) {
+        self.log.environment = environment;
     }
 
     /// The calls of functions that are under way with some worker.
@@ -53,7 +60,8 @@ impl<I: Io> Client<I> {
     pub(crate) fn tell_of_ended(&mut self) {
         let records = self.log.take_untold();
         if !records.is_empty() && self.daemon.lost.is_none() {
-            self.io.send_now(DAEMON, &Told { number: 0, records });
+            let environment = self.log.environment.clone();
+            self.io.send_now(DAEMON, &Told { number: 0, records, environment });
         }
     }
 }
