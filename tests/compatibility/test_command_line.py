@@ -242,7 +242,8 @@ while "a line for the command" not in printed() and time.monotonic() < deadline:
     time.sleep(0.1)
 print("actor", prints._actor_id.hex())
 """
-    actor = head.python(text).split()[-1]
+    # What the actor printed may be shown after that.
+    actor = next(line for line in head.python(text).splitlines() if line.startswith("actor ")).split()[1]
     done = head.run("logs", "actor", "--id", actor, "--tail=5")
     assert "a line for the command" in done.stdout, done.stderr
 
