@@ -29,7 +29,7 @@ from oxiray._error_facts import (
 from oxiray._error_facts import ActorDiedErrorContext as ActorDiedErrorContext
 from oxiray._error_facts import ErrorType as ErrorType
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("ray.exceptions")
 
 #: Longest traceback text carried with a failure; a longer one loses its middle.
 TRACEBACK_CHARACTERS_MAX = 256 * 1024

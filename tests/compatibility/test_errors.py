@@ -1,5 +1,7 @@
 """Errors: what a failure is an instance of, what it carries, and how its text begins."""
 
+import io
+import logging
 import os
 import threading
 import time
@@ -175,6 +177,23 @@ def test_an_error_whose_class_refuses_subclasses_is_a_plain_task_error():
     error = raised_by(fail.remote())
     assert type(error) is ray.exceptions.RayTaskError
     assert type(error.cause).__name__ == "Final"
+
+
+def test_an_error_that_is_no_instance_of_its_class_is_warned_of():
+    class Sealed(Exception):
+        def __init_subclass__(cls, **_):
+            raise TypeError("no subclasses")
+
+    @ray.remote
+    def fail():
+        raise Sealed("last")
+
+    shown = io.StringIO()
+    handler = logging.StreamHandler(shown)
+    logging.getLogger("ray.exceptions").addHandler(handler)
+    raised_by(fail.remote())
+    logging.getLogger("ray.exceptions").removeHandler(handler)
+    assert "This exception is raised as RayTaskError only. You can use `ray_task_error.cause`" in shown.getvalue()
 
 
 def test_an_error_that_cannot_be_read_keeps_its_text():

@@ -33,9 +33,10 @@ fn figures(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 /// Which of these objects the head knows, who holds them and where they lie, and how many more there are; all that it
 /// knows where none is named.
 #[pyfunction]
-fn holdings<'py>(py: Python<'py>, references: &Bound<'py, PyList>) -> PyResult<(Bound<'py, PyAny>, u64)> {
+#[pyo3(signature = (references = None))]
+fn holdings<'py>(py: Python<'py>, references: Option<&Bound<'py, PyList>>) -> PyResult<(Bound<'py, PyAny>, u64)> {
     let runtime = process::required()?;
-    let objects = ids_of(&runtime, references)?;
+    let objects = references.map_or(Ok(Vec::new()), |references| ids_of(&runtime, references))?;
     let told = py.detach(|| runtime.holdings(&objects)).map_err(|error| process::error(py, &error))?;
     Ok((state::shown(py, &told.objects)?, told.left_out))
 }

@@ -96,7 +96,9 @@ const TASKS: &[Column<TaskRow>] = &[
     column("language", Detail, |_| "PYTHON".into()),
     column("required_resources", Deep, |row| row.resources.as_ref().into()),
     column("runtime_env_info", Deep, environment_info),
-    column("placement_group_id", Detail, |row| row.group.map(Cell::text).into()),
+    column("placement_group_id", Detail, |row| {
+        row.surroundings.as_ref().and_then(|around| around.group).map(Cell::text).into()
+    }),
     column("events", Deep, events),
     unrecorded("profiling_data", Deep),
     column("creation_time_ms", Deep, |row| row.origin.and_then(|origin| milliseconds(origin.called_us)).into()),
@@ -377,7 +379,11 @@ fn has_times(row: &TaskRow) -> bool {
 /// When an attempt came to which stage, as far as the process knows that tells of it.
 /// The environment that it ran in, as Ray has it: as JSON within the row.
 fn environment_info(row: &TaskRow) -> Cell {
-    let described = row.environment.as_ref().map(|text| Cell::map([("serialized_runtime_env", text.into())]));
+    let described = row
+        .surroundings
+        .as_ref()
+        .and_then(|around| around.environment.as_ref())
+        .map(|text| Cell::map([("serialized_runtime_env", text.into())]));
     described.into()
 }
 

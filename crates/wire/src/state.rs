@@ -26,7 +26,7 @@ pub use growth::{
 pub use holdings::{Holding, ObjectHolder, ObjectProcess};
 pub use rows::{
     ActorRow, BundleRow, DriverProcess, EnvironmentRow, GoneRow, GroupRow, JobRow, Lifetime, NodeRow, ObjectRow, Slots,
-    Tables, TaskRow, WorkerExit, WorkerRow,
+    Tables, TaskRow, TaskSurroundings, WorkerExit, WorkerRow,
 };
 pub use summary::{CallCounts, ObjectCounts, Summary};
 pub use words::{

@@ -61,7 +61,7 @@ def memory_summary(
     ]
     if stats_only:
         return "\n".join(summary) + "\n"
-    held, untold = _core.holdings([])
+    held, untold = _core.holdings()
     objects = sorted(held, key=_ORDERS[sort_by])[:num_entries]
     rows = [("object", "size", "place", "owner", "held by")]
     rows += [_row(entry, units) for entry in objects]

@@ -16,7 +16,7 @@ use oxiray_wire::message::{
     Amount, CallError, Failure, FailureCode, ObjectLogQuery, StateQuery, StateReport, TaskLog, TaskLogQuery,
     TaskRecord, TaskStage,
 };
-use oxiray_wire::state::{Amounts, STATE_VERSION, StateKind, TaskRow};
+use oxiray_wire::state::{Amounts, STATE_VERSION, StateKind, TaskRow, TaskSurroundings};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Processes that are named which did not answer, at most.
@@ -181,8 +181,10 @@ impl HeadCore {
             resources: Some(amounts_by_name(&record.resources)),
             function,
             origin: record.origin,
-            group: record.group,
-            environment: ran_here.then(|| if environment.is_empty() { "{}" } else { environment }.to_owned()),
+            surroundings: Some(TaskSurroundings {
+                group: record.group,
+                environment: ran_here.then(|| if environment.is_empty() { "{}" } else { environment }.to_owned()),
+            }),
         }
     }
 

@@ -170,7 +170,8 @@ pub(crate) fn a_generator_waits_for_its_reader_and_ends_with_it() {
     oxiray::cancel(&completed, false).unwrap();
     let ended = items.find_map(|item| item.unwrap().get_timeout(LIMIT).err());
     assert!(matches!(ended, Some(Error::Cancelled(_))), "{ended:?}");
-    completed.get_timeout(LIMIT).unwrap();
+    let completed = completed.get_timeout(LIMIT);
+    assert!(matches!(completed, Err(Error::Cancelled(_))), "{completed:?}");
     // One that nobody reads any more is dropped where it runs.
     let gate = gate();
     let mut items = telling::remote(gate.clone()).unwrap();

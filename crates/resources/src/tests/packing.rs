@@ -70,7 +70,8 @@ fn memory_is_asked_of_devices_that_are_asked_for() {
     );
     assert_ne!(more, half);
     assert_eq!(text(&more.with(ResourceName::CPU, Quantity::ZERO).unwrap()), "{GPU: 0.5 with 8 bytes each}");
-    assert_eq!(text(&more.without(&demand("CPU 1, GPU 0.2"))), "{GPU: 0.3 with 8 bytes each}");
+    assert_eq!(text(&more.without(&demand("CPU 1, GPU 0.2"))), "{GPU: 0.3}", "the other part has the memory");
+    assert_eq!(text(&more.without(&demand("CPU 1"))), "{GPU: 0.5 with 8 bytes each}");
     assert!(
         half.with_memory(&ResourceName::CPU, 8).is_err() && demand("CPU 1").with_memory(&ResourceName::GPU, 8).is_err()
     );

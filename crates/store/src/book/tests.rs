@@ -58,6 +58,7 @@ fn full_memory_spills_what_was_unused_for_longest() {
     assert!(matches!(world.take()[..], [Event::Created { .. }]));
     assert_eq!(world.book.state_of(object(2)), Some(ObjectState::Spilled));
     assert_eq!(world.book.state_of(object(1)), Some(ObjectState::InMemory));
+    assert_eq!(world.spilled, [object(2)], "it is told");
     // And it comes back when it is asked for: object 1 makes room.
     assert!(world.pin(3, 5, 2).is_empty());
     while world.finish_job(Ok(())) {}

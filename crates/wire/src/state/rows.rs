@@ -209,11 +209,19 @@ pub struct TaskRow {
     /// Who called, and when; nothing where that is not known.
     #[field(14)]
     pub origin: Option<CallOrigin>,
-    /// The placement group that it runs in.
+    /// In what it ran, or is to run.
     #[field(15)]
+    pub surroundings: Option<TaskSurroundings>,
+}
+
+/// In what a task ran, or is to run.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
+pub struct TaskSurroundings {
+    /// The placement group.
+    #[field(1)]
     pub group: Option<PlacementGroupId>,
-    /// The runtime environment that it ran in, as JSON.
-    #[field(16)]
+    /// The runtime environment as JSON; nothing where that is not known.
+    #[field(2)]
     pub environment: Option<String>,
 }
 

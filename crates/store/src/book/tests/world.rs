@@ -35,6 +35,8 @@ pub(super) struct World {
     pub(super) events: Vec<Event>,
     /// Files that are gone, and who had each mapped.
     pub(super) retired: Vec<(FileId, Vec<ClientId>)>,
+    /// What lies on disk, or did, in the order in which it was written.
+    pub(super) spilled: Vec<ObjectId>,
     pub(super) make_fails: bool,
     /// Memory files, and names of files on disk.
     pub(super) made: HashSet<FileId>,
@@ -69,6 +71,7 @@ impl World {
             jobs: VecDeque::new(),
             events: Vec::new(),
             retired: Vec::new(),
+            spilled: Vec::new(),
             make_fails: false,
             made: HashSet::new(),
         }
@@ -98,6 +101,7 @@ impl World {
                     self.memory.insert(SegmentId { file: name, offset: 0 }, self.files[&file]);
                 }
                 Effect::Tell(Event::Retired { file, clients }) => self.retired.push((file, clients)),
+                Effect::Tell(Event::Spilled { object }) => self.spilled.push(object),
                 Effect::Tell(event) => {
                     if let Event::Created { client, object, .. } | Event::Pinned { client, object, .. } = event {
                         let job = self.book.clients.get(&client).and_then(|client| client.job);
