@@ -141,7 +141,7 @@ impl Ledger {
         let devices = chosen.iter().flatten().flat_map(|of| of.shares.iter().map(|share| (&of.resource, share.device)));
         let mut seen = BTreeSet::new();
         let are_distinct = parts.len() < 2 || devices.into_iter().all(|device| seen.insert(device));
-        are_distinct.then(|| self.book(parts, chosen))
+        are_distinct.then(|| self.book(parts, chosen, Accounts::take))
     }
 
     /// Divides a grant: one for `wanted`, one for what it has beyond that. Both are booked where it was.
@@ -164,19 +164,28 @@ impl Ledger {
             first.1.push(devices);
         }
         assert!(missing.is_nothing(), "LEDGER-4: a grant has the part of it that is asked for");
-        (self.book(first.0, first.1), self.book(second.0, second.1))
+        // Its CPUs may be overdrawn by what others lent and have back: what was held is held on all the same.
+        let mut again = |(parts, chosen)| {
+            self.book(parts, chosen, |accounts, id, demand, devices| accounts.adopt(id, demand, devices, false))
+        };
+        (again(first), again(second))
     }
 
     fn book_on_machine(&mut self, demand: &Demand, devices: Vec<DeviceShares>) -> Grant {
-        self.book(vec![Part { bundle: None, demand: demand.clone() }], vec![devices])
+        self.book(vec![Part { bundle: None, demand: demand.clone() }], vec![devices], Accounts::take)
     }
 
     /// Books a grant with the devices that were chosen for each part of it.
-    fn book(&mut self, parts: Vec<Part>, chosen: Vec<Vec<DeviceShares>>) -> Grant {
+    fn book(
+        &mut self,
+        parts: Vec<Part>,
+        chosen: Vec<Vec<DeviceShares>>,
+        take: impl Fn(&mut Accounts, GrantId, &Demand, &[DeviceShares]),
+    ) -> Grant {
         self.last_id += 1;
         let id = GrantId(self.last_id);
         for (Part { bundle, demand }, devices) in parts.iter().zip(&chosen) {
-            self.accounts_mut(*bundle).take(id, demand, devices);
+            take(self.accounts_mut(*bundle), id, demand, devices);
             if let Some(bundle) = bundle.and_then(|bundle| self.bundles.get_mut(&bundle)) {
                 assert!(bundle.within.insert(id), "LEDGER-6: no two parts of a grant are of one bundle");
             }

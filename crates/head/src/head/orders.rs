@@ -8,7 +8,7 @@ use crate::journal::Row;
 use crate::members::{Booked, OWN, Order};
 use crate::queue::{PendingKind, PendingRequest};
 use crate::workers::{Duty, Worker};
-use oxiray_ids::{JobId, WorkerId};
+use oxiray_ids::{BundleNumber, JobId, WorkerId};
 use oxiray_machine::{Key, amounts};
 use oxiray_scheduler::BundlePart;
 use oxiray_wire::message::{BundleAsked, Place, PlaceRefused, Placed};
@@ -25,7 +25,8 @@ impl HeadCore {
             job: wanted.job,
             demand: amounts(demand.iter()),
             group: need.group(),
-            bundles: parts.iter().map(asked_of).collect(),
+            bundle: parts.first().map_or(BundleNumber(0), |first| first.bundle),
+            further: parts.iter().skip(1).map(asked_of).collect(),
             label: wanted.label.clone(),
             outlives_job: self.wanted_outlives_its_job(&wanted.want),
             ..Place::default()

@@ -40,10 +40,13 @@ impl NodeCore {
 
     /// What an order is granted: of the machine, or within the bundles that it names.
     pub(super) fn grant_for_head(&mut self, order: &Place) -> Option<Grant> {
-        let Some(group) = order.group else { return self.ledger.grant(&demand(&order.demand)?).ok() };
+        let wanted = demand(&order.demand)?;
+        let Some(group) = order.group else { return self.ledger.grant(&wanted).ok() };
         let head = self.head.as_ref()?;
         let part = |asked: &BundleAsked| Some((head.bundles.get((group, asked.bundle))?, demand(&asked.demand)?));
-        let parts: BTreeMap<BundleId, Demand> = order.bundles.iter().map(part).collect::<Option<_>>()?;
+        let mut parts: BTreeMap<BundleId, Demand> = order.further.iter().map(part).collect::<Option<_>>()?;
+        let rest = wanted.without(&Demand::sum(parts.values()));
+        parts.insert(head.bundles.get((group, order.bundle))?, rest);
         let parts: Vec<(BundleId, Demand)> = parts.into_iter().collect();
         self.ledger.grant_within(&parts)
     }

@@ -209,6 +209,22 @@ fn a_grant_is_divided_although_its_device_went_out_of_service() {
 }
 
 #[test]
+fn a_grant_is_divided_although_the_processors_are_overdrawn() {
+    let mut ledger = ledger("CPU 2");
+    let mut blocked = ledger.grant(&demand("CPU 2")).unwrap();
+    ledger.lend_cpu(&mut blocked);
+    let granted = ledger.grant(&demand("CPU 2")).unwrap();
+    ledger.restore_cpu(&mut blocked);
+    let (running, beyond) = ledger.divide(granted, &demand("CPU 1"));
+    assert_eq!((show(running.demand().iter()), show(beyond.demand().iter())), ("CPU 1".into(), "CPU 1".into()));
+    for grant in [running, beyond, blocked] {
+        ledger.release(grant);
+        ledger.audit();
+    }
+    assert_eq!(ledger.available(), ledger.totals());
+}
+
+#[test]
 #[should_panic(expected = "LEDGER-6")]
 fn a_bundle_is_dissolved_once() {
     let mut ledger = ledger("CPU 1");

@@ -9,7 +9,7 @@ use super::{
 };
 use bytes::Bytes;
 use oxiray_fields::Fields;
-use oxiray_ids::{JobId, NodeId, PlacementGroupId, WorkerId, WorkerNumber};
+use oxiray_ids::{BundleNumber, JobId, NodeId, PlacementGroupId, WorkerId, WorkerNumber};
 use serde::{Deserialize, Serialize};
 
 /// What a node says in its [`Hello`](super::Hello).
@@ -216,6 +216,9 @@ pub struct Place {
     /// `PlacementGroupId` where it runs within a group; else empty.
     #[field(11)]
     pub group: Option<PlacementGroupId>,
+    /// The bundle in its group that gives what is granted, or what others do not.
+    #[field(12)]
+    pub bundle: BundleNumber,
     /// Whether what it makes runs in its group too.
     #[field(13)]
     pub captures: bool,
@@ -225,9 +228,9 @@ pub struct Place {
     /// Whether what runs on it may be run again.
     #[field(34)]
     pub may_repeat: bool,
-    /// The bundles of its group that give what is granted, each once, and how much each.
+    /// Other bundles of its group that give a part of it, each once, and how much each.
     #[field(35)]
-    pub bundles: Vec<BundleAsked>,
+    pub further: Vec<BundleAsked>,
 }
 
 /// head → member on its machine: an environment that tasks of the job will need is made, and their template may start.
