@@ -64,11 +64,11 @@ pub(crate) enum Booked {
 impl Booked {
     /// Each bundle, and what is booked within it.
     fn within(&self) -> impl Iterator<Item = (BundleKey, &Demand)> {
-        let (group, parts) = match self {
-            Self::OfMachine(_) => (PlacementGroupId::NIL, &[][..]),
-            Self::Within(group, parts) => (*group, &parts[..]),
+        let within = match self {
+            Self::OfMachine(_) => None,
+            Self::Within(group, parts) => Some((*group, parts)),
         };
-        parts.iter().map(move |part| ((group, part.bundle), &part.demand))
+        within.into_iter().flat_map(|(group, parts)| parts.iter().map(move |part| ((group, part.bundle), &part.demand)))
     }
 
     /// What is booked of the machine.

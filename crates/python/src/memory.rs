@@ -5,7 +5,7 @@ use crate::{process, state};
 use oxiray_runtime::MemoryRetries;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The longest wait there is before a task is run again: a day.
 const DELAY_MS_MAX: u64 = 86_400_000;
@@ -33,11 +33,17 @@ fn figures(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 /// Which of these objects the head knows, who holds them and where they lie, and how many more there are; all that it
 /// knows where none is named.
 #[pyfunction]
-#[pyo3(signature = (references = None))]
-fn holdings<'py>(py: Python<'py>, references: Option<&Bound<'py, PyList>>) -> PyResult<(Bound<'py, PyAny>, u64)> {
+#[pyo3(signature = (references = None, timeout_s = None))]
+fn holdings<'py>(
+    py: Python<'py>,
+    references: Option<&Bound<'py, PyList>>,
+    timeout_s: Option<f64>,
+) -> PyResult<(Bound<'py, PyAny>, u64)> {
     let runtime = process::required()?;
+    let length = timeout_s.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let deadline = length.and_then(|length| Instant::now().checked_add(length));
     let objects = references.map_or(Ok(Vec::new()), |references| ids_of(&runtime, references))?;
-    let told = py.detach(|| runtime.holdings(&objects)).map_err(|error| process::error(py, &error))?;
+    let told = py.detach(|| runtime.holdings(&objects, deadline)).map_err(|error| process::error(py, &error))?;
     Ok((state::shown(py, &told.objects)?, told.left_out))
 }
 

@@ -265,8 +265,9 @@ impl Runtime {
     }
 
     /// Which of these objects the head knows, who holds them and where they lie; all that it knows where none is named.
-    pub fn holdings(&self, objects: &[ObjectId]) -> Result<Holdings, RuntimeError> {
-        match self.ask(|request| HoldingsQuery { request, objects: objects.to_vec() }.into())? {
+    pub fn holdings(&self, objects: &[ObjectId], deadline: Option<Instant>) -> Result<Holdings, RuntimeError> {
+        let asked = |request| HoldingsQuery { request, objects: objects.to_vec() }.into();
+        match self.ask_until(deadline, None, asked)? {
             DaemonAnswer::Holdings(told) => Ok(told),
             _ => Err(unexpected()),
         }

@@ -74,7 +74,7 @@ fn free_for(view: &NodeView, missing: &Demand) -> Demand {
         };
         (resource.clone(), free.min(asked.share))
     });
-    Demand::new(free.collect::<Vec<_>>()).unwrap_or_default()
+    Demand::new(free.collect::<Vec<_>>()).expect("of more than one device whole ones are free")
 }
 
 /// How many devices, and how many other resources, a bundle has that are not asked for.

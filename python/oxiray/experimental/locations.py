@@ -6,7 +6,9 @@ from typing import Any
 
 from oxiray import _core, _missing, _session
 from oxiray._core import ObjectRef
-from oxiray.exceptions import GetTimeoutError
+
+#: The head tells of so many objects at once.
+_ASKED_MAX = 10_000
 
 
 def get_object_locations(obj_refs: list[ObjectRef], timeout_ms: int = -1) -> dict[ObjectRef, dict[str, Any]]:
@@ -16,23 +18,27 @@ def get_object_locations(obj_refs: list[ObjectRef], timeout_ms: int = -1) -> dic
     a small one, which travels with messages. `object_size` is its bytes, 0 where they are not known yet. `did_spill` says
     whether a store wrote it to disk.
 
-    The head answers at once: `timeout_ms` (milliseconds, -1 for none) is over only where it is 0. Raises `TypeError` where
-    something else than references is given, and `GetTimeoutError`.
+    Raises `TypeError` where something else than references is given, and `GetTimeoutError` where the head has not answered
+    within `timeout_ms` milliseconds (-1 for no limit).
     """
-    if timeout_ms == 0:
-        raise GetTimeoutError("get_object_locations(timeout_ms=0) leaves no time to ask the head: pass more, or -1 for no limit")
-    return get_local_object_locations(obj_refs)
+    return _locations(obj_refs, None if timeout_ms < 0 else timeout_ms / 1000)
 
 
 def get_local_object_locations(obj_refs: list[ObjectRef]) -> dict[ObjectRef, dict[str, Any]]:
     """As `get_object_locations`. The head knows where objects lie, and is asked here as well."""
+    return _locations(obj_refs, None)
+
+
+def _locations(obj_refs: list[ObjectRef], timeout_s: float | None) -> dict[ObjectRef, dict[str, Any]]:
     references = list(obj_refs)
     for reference in references:
         if not isinstance(reference, ObjectRef):
             raise TypeError(f"obj_refs has to be a list of ObjectRef, and {reference!r} is a {type(reference).__name__}")
     _session.ensure()
-    # Without references every object would be told of.
-    held = {row["object"]: row for row in _core.holdings(references)[0]} if references else {}
+    held = {}
+    for first in range(0, len(references), _ASKED_MAX):
+        rows, _ = _core.holdings(references[first : first + _ASKED_MAX], timeout_s)
+        held.update({row["object"]: row for row in rows})
     return {
         reference: _location(held.get(reference.hex(), {}), size)
         for reference, size in zip(references, _core.sizes(references), strict=True)

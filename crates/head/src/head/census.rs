@@ -21,8 +21,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Processes that are named which did not answer, at most.
 const NAMED_MAX: usize = 8;
-/// Bytes of a runtime environment that are shown, at most; a longer one is left out.
-const ENVIRONMENT_BYTES_MAX: usize = 64 << 10;
+/// Bytes of a runtime environment that are shown, at most; a longer one is left out. It is kept with each log of calls.
+const ENVIRONMENT_BYTES_MAX: usize = 4 << 10;
 /// Resources of one call that are shown, at most.
 const RESOURCES_MAX: usize = 32;
 

@@ -4,7 +4,6 @@ use super::HeadCore;
 use oxiray_ids::{NodeId, ObjectId, WorkerId};
 use oxiray_wire::message::{Holdings, HoldingsQuery};
 use oxiray_wire::state::{Holding, ObjectHolder, ObjectProcess, ProcessRole};
-use std::collections::BTreeSet;
 
 /// Objects told of at most; the rest is only counted.
 const OBJECTS_LIMIT: usize = 10_000;
@@ -20,10 +19,9 @@ impl HeadCore {
         stored: impl Fn(ObjectId) -> Option<(u64, &'static str)>,
     ) -> Holdings {
         let mut told = Holdings { request: asked.request, ..Holdings::default() };
-        let wanted: BTreeSet<ObjectId> = asked.objects.iter().copied().collect();
-        for (object, owner, holders, containers) in self.objects.known.holdings() {
+        for (object, owner, holders, containers) in self.objects.known.holdings(&asked.objects) {
             let (size, place) = stored(object).unzip();
-            if place == Some(LENT) || !wanted.is_empty() && !wanted.contains(&object) {
+            if place == Some(LENT) {
                 continue;
             }
             if told.objects.len() >= OBJECTS_LIMIT {

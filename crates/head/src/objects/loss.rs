@@ -81,8 +81,13 @@ impl<V: Clone> Objects<V> {
     }
 
     /// Each object with its owner and its holders and how often each holds it.
-    pub(crate) fn holdings(&self) -> impl Iterator<Item = (ObjectId, Option<WorkerId>, Vec<(WorkerId, i64)>, usize)> {
-        self.entries.iter().map(|(object, entry)| {
+    pub(crate) fn holdings(
+        &self,
+        wanted: &[ObjectId],
+    ) -> impl Iterator<Item = (ObjectId, Option<WorkerId>, Vec<(WorkerId, i64)>, usize)> {
+        let all = wanted.is_empty().then(|| self.entries.iter());
+        let named = wanted.iter().filter_map(|object| self.entries.get_key_value(object));
+        all.into_iter().flatten().chain(named).map(|(object, entry)| {
             let holders = entry.holds.iter().map(|(holder, count)| (*holder, *count)).collect();
             (*object, entry.owner, holders, entry.containers)
         })

@@ -47,6 +47,10 @@ impl NodeCore {
         let mut parts: BTreeMap<BundleId, Demand> = order.further.iter().map(part).collect::<Option<_>>()?;
         let rest = wanted.without(&Demand::sum(parts.values()));
         parts.insert(head.bundles.get((group, order.bundle))?, rest);
+        if Demand::sum(parts.values()) != wanted {
+            // The parts that the head names are not those of what it asks for.
+            return None;
+        }
         let parts: Vec<(BundleId, Demand)> = parts.into_iter().collect();
         self.ledger.grant_within(&parts)
     }

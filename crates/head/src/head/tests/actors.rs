@@ -204,7 +204,7 @@ fn what_follows_an_announcement_that_was_refused_makes_nothing() {
     world.say(driver, Unhold { objects: vec![anchor(2)] });
     assert!(world.placed(driver, 2).is_none() && world.core.as_head().actors.known.get(actor_id(2)).is_none());
     assert!(
-        !world.core.as_head().objects.known.holdings().any(|(object, ..)| object == actor_id(2).anchor()),
+        !world.core.as_head().objects.known.holdings(&[]).any(|(object, ..)| object == actor_id(2).anchor()),
         "and holds nothing"
     );
 }
