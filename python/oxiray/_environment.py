@@ -12,7 +12,6 @@ Invariants:
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import os
 import shlex
@@ -138,6 +137,8 @@ def _install(
     # Relative paths mean the working directory, or the driver's own where there is none.
     if kind == "conda" or _names_a_path(kind, asked):
         install["directory"] = environment.get("working_dir") or directory
+    import hashlib  # it takes 2 ms, and every worker imports this module
+
     identity = json.dumps([_LAYOUT, install, interpreter, sys.version], sort_keys=True)
     install["name"] = hashlib.sha256(identity.encode()).hexdigest()[:32]
     return install

@@ -9,7 +9,6 @@ Invariants:
 from __future__ import annotations
 
 import functools
-import hashlib
 import inspect
 import logging
 import sys
@@ -179,6 +178,8 @@ class RemoteFunction:
 
                 function = Gathering(function, is_retried=bool(options.retry_exceptions))
             body = code_of(function)
+            import hashlib  # it takes 2 ms, which workers and the start of a driver need not wait for
+
             codes[kind] = body, hashlib.blake2b(body, digest_size=16).digest()
         known: tuple[bytes, bytes] = codes[kind]
         return known

@@ -23,12 +23,20 @@ use std::sync::Arc;
 const PREFIX: &str = "oxiray-fence-";
 /// How many names are tried for a daemon's.
 const NAMES_MAX: u32 = 8;
-/// By which a process enters.
-const DOOR: &std::ffi::CStr = c"cgroup.procs";
+/// By which a process of one thread enters with version 1: moving a whole process has the kernel wait for every
+/// processor, which takes it some ten milliseconds.
+const DOOR_1: &std::ffi::CStr = c"tasks";
+/// By which a process enters with version 2.
+const DOOR_2: &std::ffi::CStr = c"cgroup.procs";
 
-/// Has this process enter a cgroup, given by its directory. Safe between fork and exec: it makes three system calls.
+/// Has this process, which has one thread, enter a cgroup, given by its directory. Safe between fork and exec: it makes
+/// four system calls.
 pub fn enter(directory: impl AsFd) -> Result<(), Errno> {
-    let door = openat(directory, DOOR, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let open = |door| openat(directory.as_fd(), door, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
+    let door = match open(DOOR_1) {
+        Err(Errno::NOENT) => open(DOOR_2)?,
+        door => door?,
+    };
     // Zero is whoever writes it.
     rustix::io::write(&door, b"0").map(drop)
 }
@@ -172,6 +180,15 @@ impl WorkerCgroup {
     /// Its directory.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The file by which a process of one thread enters.
+    pub fn door(&self) -> PathBuf {
+        let door = match &self.refusing {
+            Refusing::Exceptions(_) => DOOR_1,
+            Refusing::Program(_) => DOOR_2,
+        };
+        self.path.join(door.to_string_lossy().as_ref())
     }
 
     /// Its directory, for the process that is to [`enter`].

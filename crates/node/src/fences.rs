@@ -91,7 +91,7 @@ impl Fences {
             None => self.free.pop().map_or_else(|| daemon.make_worker(), Ok)?,
         };
         daemon.refuse(&mut cgroup, &self.at_birth)?;
-        let own = cgroup.path().join("cgroup.procs").display().to_string();
+        let own = cgroup.door().display().to_string();
         self.of.insert(worker, cgroup);
         let (fences, groups) = if is_shared { (groups, Vec::new()) } else { (vec![own], groups) };
         Ok(Doors { groups, fences })

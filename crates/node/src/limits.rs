@@ -36,6 +36,17 @@ pub(crate) enum Version {
     Two,
 }
 
+impl Version {
+    /// The file of a group by which a process of one thread enters. With version 1 that thread enters: moving a whole
+    /// process has the kernel wait for every processor, which takes it some ten milliseconds.
+    pub(crate) fn door(self) -> &'static str {
+        match self {
+            Self::One => "tasks",
+            Self::Two => "cgroup.procs",
+        }
+    }
+}
+
 /// A control group as this process sees it: its own directory first, then those above it.
 #[derive(Debug, Clone)]
 struct Chain {

@@ -37,7 +37,8 @@ pub fn go_first_where_memory_is_short() {
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
 }
 
-/// Has this process enter control groups, by their `cgroup.procs` files; fails with the first that it could not enter.
+/// Has this process, which has one thread, enter control groups, by their files `cgroup.procs` or `tasks`; fails with the
+/// first that it could not enter.
 pub fn enter_control_groups(files: &[String]) -> std::io::Result<()> {
     let mut result = Ok(());
     for file in files {

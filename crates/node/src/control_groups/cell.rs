@@ -41,7 +41,7 @@ struct Counts {
 #[derive(Debug)]
 pub(crate) struct Cell {
     memory: Option<(Version, PathBuf)>,
-    processes: Option<PathBuf>,
+    processes: Option<(Version, PathBuf)>,
     /// What `memory=` asked for, and what the group may have in all.
     limit: Option<(u64, u64)>,
     before: Counts,
@@ -61,7 +61,7 @@ impl Cell {
     ) -> io::Result<Self> {
         let within = |place: &Place| place.directory.join(name);
         let memory = memory.map(|place| (place.version, within(place)));
-        let processes = processes.map(within);
+        let processes = processes.map(|place| (place.version, within(place)));
         let cell = Self { memory, processes, limit: None, before: Counts::default(), is_full: false, watched: None };
         for directory in cell.directories() {
             match fs::create_dir(directory) {
@@ -70,7 +70,7 @@ impl Cell {
                 Ok(()) => {}
             }
         }
-        if let Some(directory) = &cell.processes {
+        if let Some((_, directory)) = &cell.processes {
             fs::write(directory.join("pids.max"), processes_max.to_string())?;
         }
         if let Some((version, directory)) = &cell.memory {
@@ -96,9 +96,12 @@ impl Cell {
     }
 
     fn directories(&self) -> Vec<&Path> {
-        let memory = self.memory.as_ref().map(|(_, directory)| directory.as_path());
-        let processes = self.processes.as_deref().filter(|directory| memory != Some(*directory));
-        memory.into_iter().chain(processes).collect()
+        self.groups().map(|(_, directory)| directory.as_path()).collect()
+    }
+
+    fn groups(&self) -> impl Iterator<Item = &(Version, PathBuf)> {
+        let memory = self.memory.as_ref();
+        memory.into_iter().chain(self.processes.as_ref().filter(|processes| memory != Some(*processes)))
     }
 
     pub(super) fn memory_directory(&self) -> Option<&Path> {
@@ -106,17 +109,17 @@ impl Cell {
     }
 
     pub(super) fn processes_directory(&self) -> Option<&Path> {
-        self.processes.as_deref()
+        self.processes.as_ref().map(|(_, directory)| directory.as_path())
     }
 
-    /// The files by which a process enters.
+    /// The files by which a process of one thread enters.
     pub(super) fn doors(&self) -> Vec<String> {
-        self.directories().iter().map(|directory| directory.join("cgroup.procs").display().to_string()).collect()
+        self.groups().map(|(version, directory)| directory.join(version.door()).display().to_string()).collect()
     }
 
     /// The file that changes when forks fail.
     pub(super) fn process_events(&self) -> Option<PathBuf> {
-        self.processes.as_ref().map(|directory| directory.join("pids.events"))
+        self.processes_directory().map(|directory| directory.join("pids.events"))
     }
 
     /// A worker is to come.
@@ -146,7 +149,7 @@ impl Cell {
     }
 
     fn failed_forks(&self) -> u64 {
-        self.processes.as_ref().map_or(0, |directory| counted(directory, "pids.events", "max"))
+        self.processes_directory().map_or(0, |directory| counted(directory, "pids.events", "max"))
     }
 
     /// From here on a worker in it may take so much memory for itself, besides what it has; nothing for no limit.

@@ -75,16 +75,16 @@ fn a_group_that_is_not_this_processs_own_is_left_alone() {
 
 #[test]
 fn limits_and_kills_are_written_and_read_in_both_versions() {
-    for (version, limit, none, usage, kills) in [
-        (Version::One, "memory.limit_in_bytes", "-1", "memory.usage_in_bytes", "memory.oom_control"),
-        (Version::Two, "memory.max", "max", "memory.current", "memory.events"),
+    for (version, door, limit, none, usage, kills) in [
+        (Version::One, "tasks", "memory.limit_in_bytes", "-1", "memory.usage_in_bytes", "memory.oom_control"),
+        (Version::Two, "cgroup.procs", "memory.max", "max", "memory.current", "memory.events"),
     ] {
         let above = folder(&[]);
         let place = Place { version, directory: above.path().to_owned() };
         let mut cell = Cell::make(Some(&place), Some(&place), "w1", 100).expect("a group");
         let within = |file: &str| above.path().join("w1").join(file);
         let put = |file: &str, text: &str| fs::write(within(file), text).expect("written");
-        assert_eq!(cell.doors(), [within("cgroup.procs").display().to_string()]);
+        assert_eq!(cell.doors(), [within(door).display().to_string()]);
         assert_eq!(read(&within("pids.max")).as_deref(), Some("100"));
         put(usage, "1000");
         put("pids.events", "max 3\n");
