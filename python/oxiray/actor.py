@@ -96,7 +96,7 @@ def _methods_of(cls: type) -> dict[str, dict[str, Any]]:
 class ActorMethod:
     """A method of an actor: call it with `.remote(...)`. It keeps the actor as a handle does."""
 
-    __slots__ = ("_caller", "_generation", "_given", "_hold", "_name", "_results", "_shape", "_traits")
+    __slots__ = ("_caller", "_generation", "_given", "_hold", "_is_gathering", "_name", "_results", "_shape", "_traits")
 
     def __init__(self, hold: Any, traits: Traits, name: str, given: dict[str, Any] | None = None) -> None:
         self._hold = hold
@@ -105,6 +105,7 @@ class ActorMethod:
         self._shape = traits.methods.get(name, {})
         self._given = given or {}
         self._results = self._chosen("num_returns", "streaming" if self._shape.get("yields") else 1)
+        self._is_gathering = self._results == "dynamic"
         self._prepare()
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> NoReturn:
@@ -121,7 +122,7 @@ class ActorMethod:
         if self._generation != _session.generation:
             self._prepare()
         try:
-            if self._results == "dynamic":
+            if self._is_gathering:
                 return self._caller.call((self._name, *args), kwargs)
             return self._caller.call(args, kwargs)
         except TypeError as error:
@@ -163,7 +164,7 @@ class ActorMethod:
         stream = stream_terms(self._results, ahead, self._chosen("_num_objects_per_yield", 1))
         label = self._given.get("name") or ""
         name = self._name
-        if self._results == "dynamic":
+        if self._is_gathering:
             # The arguments begin with the method, so that they do not fit its signature.
             label, name, shape = label or f"{traits.class_name}.{name}", GATHER, {}
         self._caller = _core.Caller.of_method(
@@ -172,7 +173,7 @@ class ActorMethod:
             name=name,
             label=label,
             group=self._chosen("concurrency_group", ""),
-            results=1 if stream or self._results == "dynamic" else int(self._results),
+            results=1 if stream or self._is_gathering else int(self._results),
             retries=self._chosen("max_task_retries", traits.max_task_retries),
             retry_exceptions=_options.retried_as_sent(self._chosen("retry_exceptions", False), traits.language),
             stream=stream,

@@ -184,6 +184,7 @@ macro_rules! id {
             }
 
             /// Whether this names nothing.
+            #[inline]
             pub fn is_nil(&self) -> bool {
                 *self == Self::NIL
             }
@@ -277,6 +278,7 @@ impl JobId {
     }
 
     /// The number of the job.
+    #[inline]
     pub const fn number(&self) -> u32 {
         u32::from_le_bytes(self.0)
     }
@@ -293,6 +295,7 @@ impl ActorId {
     }
 
     /// What tasks outside of actors carry in place of an actor.
+    #[inline]
     pub fn nil_of(job: JobId) -> Self {
         let mut bytes = [0xff; 16];
         bytes[12..].copy_from_slice(job.as_bytes());
@@ -300,6 +303,7 @@ impl ActorId {
     }
 
     /// The job the actor belongs to.
+    #[inline]
     pub fn job(&self) -> JobId {
         JobId([self.0[12], self.0[13], self.0[14], self.0[15]])
     }
@@ -317,6 +321,7 @@ impl ActorId {
     }
 
     /// Whether this is the stand-in of [`ActorId::nil_of`] (or nil itself).
+    #[inline]
     pub fn is_nil_of_job(&self) -> bool {
         self.0[..12] == [0xff; 12]
     }
@@ -340,6 +345,7 @@ impl TaskId {
     }
 
     /// The actor the task runs in, or the nil actor of its job.
+    #[inline]
     pub fn actor(&self) -> ActorId {
         let mut bytes = [0; 16];
         bytes.copy_from_slice(&self.0[8..]);
@@ -347,6 +353,7 @@ impl TaskId {
     }
 
     /// The job the task belongs to.
+    #[inline]
     pub fn job(&self) -> JobId {
         self.actor().job()
     }
@@ -367,6 +374,7 @@ impl ObjectId {
     pub const FIRST_PUT: u32 = 1 << 31;
 
     /// The task that made the object.
+    #[inline]
     pub fn task(&self) -> TaskId {
         let mut bytes = [0; 24];
         bytes.copy_from_slice(&self.0[..24]);
@@ -380,6 +388,7 @@ impl ObjectId {
     }
 
     /// The object's number among those of its task.
+    #[inline]
     pub fn index(&self) -> u32 {
         u32::from_le_bytes([self.0[24], self.0[25], self.0[26], self.0[27]])
     }
