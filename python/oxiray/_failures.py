@@ -235,6 +235,7 @@ def _worker_crashed(message: str, payload: object, details: dict[str, Any]) -> R
 
 _BY_CODE: dict[str, _Maker] = {
     "task_unschedulable": _with_text(errors.TaskUnschedulableError),
+    "device_deadlock": _with_text(errors.DeviceDeadlockError),
     "actor_unschedulable": _with_text(errors.ActorUnschedulableError),
     "worker_crashed": _worker_crashed,
     "out_of_memory": _plain(errors.OutOfMemoryError),

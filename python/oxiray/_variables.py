@@ -52,6 +52,13 @@ SETTINGS: dict[str, tuple[Variable, ...]] = {
             "for how many seconds a demand that no node can meet waits for a node to join (0 to 86400)",
             "30, and 0 in a program's own cluster",
         ),
+        Variable(
+            "OXIRAY_DEADLOCK_WAIT_S",
+            "for how many seconds processes wait for what the others of them hold until a call of theirs fails with "
+            "`DeviceDeadlockError` (0 to 86400)",
+            "10",
+        ),
+        Variable("OXIRAY_DEADLOCK", "`tell`: their drivers are told, and no call fails; `fail`", "`fail`"),
         Variable("RAY_TASK_MAX_RETRIES", "how often a task whose worker died is run again", "3"),
         Variable("RAY_task_retry_delay_ms", "milliseconds before it is run again", "0"),
         Variable("RAY_task_oom_retries", "how often a task that was ended for want of memory is run again; -1 for ever", "-1"),

@@ -446,6 +446,14 @@ class TaskUnschedulableError(RayError):
         super().__init__(f"The task is not schedulable: {error_message}")
 
 
+class DeviceDeadlockError(TaskUnschedulableError):
+    """The task waits for what is held by tasks that wait for it, or for each other: none of them could ever go on.
+
+    It is raised where the result is awaited, `OXIRAY_DEADLOCK_WAIT_S` seconds after the wait was found. Not an error of
+    Ray's, where such tasks wait for ever.
+    """
+
+
 class ActorUnschedulableError(RayError):
     """No machine can ever hold the actor."""
 

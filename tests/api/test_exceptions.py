@@ -50,6 +50,7 @@ BASES = {
     "TaskPlacementGroupRemoved": ("RayError",),
     "ActorPlacementGroupRemoved": ("RayError",),
     "TaskUnschedulableError": ("RayError",),
+    "DeviceDeadlockError": ("TaskUnschedulableError",),
     "ActorUnschedulableError": ("RayError",),
     "CrossLanguageError": ("RayError",),
     "UnserializableException": ("RayError",),
@@ -96,6 +97,7 @@ EXAMPLES: list[errors.RayError] = [
     errors.RuntimeEnvSetupError("no such field"),
     errors.DeviceIsolationError("no fence"),
     errors.TaskUnschedulableError("too big"),
+    errors.DeviceDeadlockError("each for the other"),
     errors.UnserializableException("tb"),
     errors.RpcError("gone", rpc_code=14),
     errors.ActorAlreadyExistsError(error_message="name taken"),
@@ -358,6 +360,7 @@ def test_an_actor_whose_constructor_raised() -> None:
 
 CODES = {
     "task_unschedulable": errors.TaskUnschedulableError,
+    "device_deadlock": errors.DeviceDeadlockError,
     "actor_unschedulable": errors.ActorUnschedulableError,
     "worker_crashed": errors.WorkerCrashedError,
     "actor_died": errors.ActorDiedError,

@@ -154,6 +154,39 @@ def test_a_task_has_the_events_of_its_life(eventually: Eventually) -> None:
     assert times == sorted(times)
 
 
+def test_a_call_of_an_actor_has_the_events_of_its_life(eventually: Eventually) -> None:
+    @ray.remote(num_cpus=0)
+    class Actor:
+        def method(self) -> None:
+            pass
+
+    actor = Actor.remote()
+    ray.get(actor.method.options(name="state-method-events").remote())
+    row = one(state.list_tasks, eventually, ("name", "=", "state-method-events"), ("state", "=", "FINISHED"), detail=True)
+    names = [event["state"] for event in row.events]
+    assert names[-4:] == ["SUBMITTED_TO_WORKER", "PENDING_ACTOR_TASK_ORDERING_OR_CONCURRENCY", "RUNNING", "FINISHED"]
+
+
+def test_a_call_that_waits_for_its_turn_in_its_actor_says_so(eventually: Eventually) -> None:
+    @ray.remote(num_cpus=0)
+    class Actor:
+        def wait(self) -> None:
+            time.sleep(600)
+
+        def method(self) -> None:
+            pass
+
+    actor = Actor.remote()
+    waiting = actor.wait.remote()
+    queued = actor.method.options(name="state-method-queued").remote()
+    of_it = [("name", "=", "state-method-queued"), ("state", "=", "PENDING_ACTOR_TASK_ORDERING_OR_CONCURRENCY")]
+    one(state.list_tasks, eventually, *of_it)
+    ray.kill(actor)
+    for reference in (waiting, queued):
+        with pytest.raises(ray.exceptions.RayActorError):
+            ray.get(reference)
+
+
 def test_a_nested_task_has_its_parent(eventually: Eventually) -> None:
     @ray.remote(num_cpus=0)
     def parent() -> str:

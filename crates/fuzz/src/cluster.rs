@@ -408,7 +408,7 @@ fn plan() -> Plan {
         ip: "127.0.0.1".into(),
         variables: BTreeMap::new(),
         spare_workers: 1,
-        node_wait: Duration::from_secs(5),
+        patience: oxiray_machine::Patience { node: Duration::from_secs(5), ..oxiray_machine::Patience::default() },
         warnings: Vec::new(),
         epoch: 0,
     }

@@ -25,6 +25,7 @@ pub(crate) enum Alarm {
     Growth,
     Changes,
     Recall,
+    Deadlocks,
 }
 
 /// What time it is, and what is due when.

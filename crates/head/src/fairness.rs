@@ -194,6 +194,14 @@ impl Fairness {
         self.shares.forget(job);
     }
 
+    /// What a worker holds, and where: processors aside, which those who wait lend.
+    pub(crate) fn held_by(&self, worker: u64) -> Option<(NodeId, Demand)> {
+        let counted = self.holders.get(&Holder::Worker(worker))?;
+        let held = Demand::sum(&counted.held.demands);
+        let cpus = Demand::new([(ResourceName::CPU, held.get(ResourceName::CPU.as_str()))]).ok()?;
+        Some((counted.node, held.without(&cpus)))
+    }
+
     /// Who holds something.
     pub(crate) fn holders(&self) -> impl ExactSizeIterator<Item = Holder> {
         self.holders.keys().copied()

@@ -16,6 +16,7 @@
 //! | `proxied_clients`, `resume`, `clients`, `members` | who comes, comes back, and is gone: drivers, and machines with all they had |
 //! | `waiting`, `placing`, `orders` | whoever waits is served, on some machine, which is ordered to have a worker |
 //! | `explain` | why somebody waits |
+//! | `deadlocks` | who waits for what others hold that wait |
 //! | `exits`, `resumption_end` | workers and drivers that are gone, and who comes back no more |
 //! | `drain`, `locations`, `prefetch`, `searches` | machines that are emptied, and where objects lie, travel and are looked for |
 //! | `objects`, `leases`, `submissions`, `key_value` | what clients ask for |
@@ -30,6 +31,7 @@ mod audit;
 mod bundle_placement;
 mod census;
 mod clients;
+mod deadlocks;
 mod dispatch;
 mod drain;
 mod environments;

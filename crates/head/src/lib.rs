@@ -32,6 +32,7 @@ mod changes;
 mod clients;
 mod clock;
 mod core;
+mod deadlocks;
 mod demands;
 mod ends;
 mod failures;

@@ -3,6 +3,7 @@
 
 mod prefetches;
 
+use crate::deadlocks::Deadlocks;
 use crate::demands::Need;
 use crate::fairness::Fairness;
 use oxiray_ids::{ActorId, JobId, LeaseRequestNumber, ObjectId, PlacementGroupId};
@@ -73,6 +74,7 @@ pub(crate) struct Pending {
     pub(crate) ahead: Prefetches,
     pub(crate) shortages: Shortages,
     pub(crate) fairness: Fairness,
+    pub(crate) deadlocks: Deadlocks,
     /// Something came or changed by which somebody may be served.
     pub(crate) is_due: bool,
 }

@@ -35,12 +35,27 @@ pub struct Plan {
     pub variables: BTreeMap<String, String>,
     /// How many forked workers wait unassigned.
     pub spare_workers: usize,
-    /// How long a demand that no node can meet waits for one that can; zero where no node can join.
-    pub node_wait: Duration,
+    /// How long the cluster waits before it says that something will never be.
+    pub patience: Patience,
     /// What its user should know.
     pub warnings: Vec<String>,
     /// Which head of its cluster this is, counted from 1; 0 where it keeps no journal, so that its end is final.
     pub epoch: u64,
+}
+
+/// How long a cluster waits before it says that something will never be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// How long a demand that no node can meet waits for one that can; zero where no node can join.
+    pub node: Duration,
+    /// How long processes wait for each other until a call of theirs fails; nothing where their drivers are only told.
+    pub deadlock: Option<Duration>,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { node: Duration::ZERO, deadlock: Some(Duration::from_secs(10)) }
+    }
 }
 
 impl Plan {

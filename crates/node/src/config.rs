@@ -7,7 +7,7 @@ use oxiray_accelerators::{Host, Offer, detect, offer};
 use oxiray_fence::{Isolation, Means, Mechanism};
 use oxiray_ids::NodeId;
 use oxiray_journal::EtcdFiles;
-use oxiray_machine::{IsolationPlan, Level, Plan};
+use oxiray_machine::{IsolationPlan, Level, Patience, Plan};
 use oxiray_resources::{Inventory, MemoryShares, ResourceName};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -32,13 +32,17 @@ const STORE_BYTES_MIN: u64 = 1 << 20;
 
 /// Says how many seconds a demand waits for a node that can meet it.
 const NODE_WAIT_VARIABLE: &str = "OXIRAY_INFEASIBLE_WAIT_S";
+/// Says how many seconds processes wait for each other until a call of theirs fails.
+const DEADLOCK_WAIT_VARIABLE: &str = "OXIRAY_DEADLOCK_WAIT_S";
+/// Says whether one fails.
+const DEADLOCK_VARIABLE: &str = "OXIRAY_DEADLOCK";
 /// Says how far devices are kept from those that they were not granted to.
 const ISOLATION_VARIABLE: &str = "OXIRAY_DEVICE_ISOLATION";
 
-/// How long that is where nothing is said.
+/// How long a demand waits for a node where nothing is said.
 const NODE_WAIT: Duration = Duration::from_secs(30);
 /// The longest wait that may be asked for: a day.
-const NODE_WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The JSON object of `oxiray daemon --config`. Everything may be left out.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -204,9 +208,17 @@ pub enum PlanError {
         /// What the variable says.
         given: String,
     },
-    /// The wait for nodes is no length of time.
-    #[error("{NODE_WAIT_VARIABLE} is `{given}`; it is a number of seconds, from 0 to {}", NODE_WAIT_MAX.as_secs())]
-    NodeWait {
+    /// A wait is no length of time.
+    #[error("{variable} is `{given}`; it is a number of seconds, from 0 to {}", WAIT_MAX.as_secs())]
+    Wait {
+        /// The variable that says it.
+        variable: &'static str,
+        /// What was asked for.
+        given: String,
+    },
+    /// Nothing of the kind can be done about deadlocks.
+    #[error("{DEADLOCK_VARIABLE} is `{given}`; it is to be `tell` or `fail`")]
+    Deadlock {
         /// What was asked for.
         given: String,
     },
@@ -311,7 +323,10 @@ pub fn plan(config: &Config, host: &Host) -> Result<(Plan, Bounds), PlanError> {
         ip,
         variables: std::env::vars().collect(),
         spare_workers: config.spare_workers.unwrap_or(2),
-        node_wait: node_wait(std::env::var(NODE_WAIT_VARIABLE).ok())?,
+        patience: Patience {
+            node: seconds(NODE_WAIT_VARIABLE, std::env::var(NODE_WAIT_VARIABLE).ok())?.unwrap_or(NODE_WAIT),
+            deadlock: deadlock_wait(|name| std::env::var(name).ok())?,
+        },
         warnings,
         epoch: 0,
         offer,
@@ -370,10 +385,21 @@ fn monitor(threshold: Option<String>, period: Option<String>) -> Result<MonitorO
     Ok(MonitorOptions { threshold, period: Duration::from_millis(period) })
 }
 
-fn node_wait(given: Option<String>) -> Result<Duration, PlanError> {
-    let Some(given) = given.filter(|given| !given.trim().is_empty()) else { return Ok(NODE_WAIT) };
+/// What a variable says, in seconds.
+fn seconds(variable: &'static str, given: Option<String>) -> Result<Option<Duration>, PlanError> {
+    let Some(given) = given.filter(|given| !given.trim().is_empty()) else { return Ok(None) };
     let seconds = given.trim().parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    seconds.filter(|wait| *wait <= NODE_WAIT_MAX).ok_or(PlanError::NodeWait { given })
+    seconds.filter(|wait| *wait <= WAIT_MAX).map(Some).ok_or(PlanError::Wait { variable, given })
+}
+
+/// After how long a call fails that waits for who waits for it; nothing where that is only told.
+fn deadlock_wait(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Duration>, PlanError> {
+    let wait = seconds(DEADLOCK_WAIT_VARIABLE, variable(DEADLOCK_WAIT_VARIABLE))?;
+    match variable(DEADLOCK_VARIABLE).as_deref().map(str::trim) {
+        None | Some("" | "fail") => Ok(wait.or(Patience::default().deadlock)),
+        Some("tell") => Ok(None),
+        Some(given) => Err(PlanError::Deadlock { given: given.to_owned() }),
+    }
 }
 
 #[cfg(test)]
@@ -430,13 +456,27 @@ mod tests {
 
     #[test]
     fn the_wait_for_nodes_is_a_number_of_seconds() {
-        let wait = |given: &str| node_wait(Some(given.to_owned())).map_err(|error| error.to_string());
-        assert_eq!(node_wait(None).expect("a wait"), NODE_WAIT);
-        assert_eq!(wait("0"), Ok(Duration::ZERO));
-        assert_eq!(wait(" 1.5 "), Ok(Duration::from_millis(1500)));
+        let wait = |given: &str| seconds(NODE_WAIT_VARIABLE, Some(given.to_owned())).map_err(|error| error.to_string());
+        assert_eq!(seconds(NODE_WAIT_VARIABLE, None).expect("nothing is wrong"), None);
+        assert_eq!(wait("0"), Ok(Some(Duration::ZERO)));
+        assert_eq!(wait(" 1.5 "), Ok(Some(Duration::from_millis(1500))));
         for wrong in ["-1", "soon", "NaN", "1e9"] {
             assert!(wait(wrong).is_err_and(|text| text.contains("OXIRAY_INFEASIBLE_WAIT_S")), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_deadlock_is_told_or_one_of_its_calls_fails() {
+        let wait = |mode: &str, seconds: &str| {
+            let variables = BTreeMap::from([(DEADLOCK_VARIABLE, mode), (DEADLOCK_WAIT_VARIABLE, seconds)]);
+            let said = |name: &str| variables.get(name).filter(|said| !said.is_empty()).map(|said| (*said).to_owned());
+            deadlock_wait(said).map_err(|error| error.to_string())
+        };
+        assert_eq!(wait("", ""), Ok(Some(Duration::from_secs(10))));
+        assert_eq!(wait("fail", "2.5"), Ok(Some(Duration::from_millis(2500))));
+        assert_eq!(wait("tell", "2.5"), Ok(None));
+        assert!(wait("hang", "").is_err_and(|text| text.contains("`tell` or `fail`")));
+        assert!(wait("", "never").is_err_and(|text| text.contains("OXIRAY_DEADLOCK_WAIT_S is `never`")));
     }
 
     #[test]

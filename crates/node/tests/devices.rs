@@ -51,7 +51,7 @@ impl Node {
             ip: "127.0.0.1".into(),
             variables: BTreeMap::new(),
             spare_workers: 0,
-            node_wait: Duration::ZERO,
+            patience: oxiray_machine::Patience::default(),
             warnings: Vec::new(),
             epoch: 0,
         };

@@ -228,7 +228,9 @@ impl From<Failure> for Error {
             Code::WorkerCrashed | Code::NodeDied | Code::OutOfMemory => Self::WorkerDied(text),
             Code::ActorDied | Code::ActorLeft | Code::ActorGroupRemoved => Self::ActorDied(text),
             Code::ActorUnavailable => Self::ActorUnavailable(text),
-            Code::TaskUnschedulable | Code::ActorUnschedulable | Code::TaskGroupRemoved => Self::Unschedulable(text),
+            Code::TaskUnschedulable | Code::DeviceDeadlock | Code::ActorUnschedulable | Code::TaskGroupRemoved => {
+                Self::Unschedulable(text)
+            }
             Code::Cancelled => Self::Cancelled(text),
             Code::OwnerDied | Code::ObjectLost | Code::ObjectFreed => Self::Lost(text),
             Code::StoreFull | Code::OutOfDisk => Self::StoreFull(text),

@@ -45,7 +45,7 @@ pub(crate) struct Waited {
     at: Instant,
 }
 
-fn is_main_thread() -> bool {
+pub(crate) fn is_main_thread() -> bool {
     thread_local! {
         static IS_MAIN: bool = rustix::thread::gettid() == rustix::process::getpid();
     }

@@ -14,7 +14,7 @@ impl Runtime {
 
     /// Waits for the next item of a call.
     pub fn next_item(&self, task: TaskId, deadline: Option<Instant>) -> Result<Next, RuntimeError> {
-        self.waiting(&[], deadline, |state| state.take_item(task))
+        self.waiting((&[], false), deadline, |state| state.take_item(task))
     }
 
     /// Whether [`Runtime::try_next`] has something to say.

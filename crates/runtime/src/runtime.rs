@@ -8,7 +8,7 @@ use crate::core::objects::is_error;
 use crate::core::questions::DaemonAnswer;
 use crate::core::signals::ClientEvent;
 use crate::core::work::{Arguments, Class, ClassIndex, Work};
-use crate::lead::Shared;
+use crate::lead::{Shared, is_main_thread};
 use crate::lead::protocol::Unmet;
 use crate::links::Links;
 use crate::returning;
@@ -191,7 +191,7 @@ impl Runtime {
 
     /// Waits for the value of one object.
     pub fn get_one(&self, id: ObjectId, deadline: Option<Instant>) -> Result<ScannedValue, RuntimeError> {
-        self.waiting(&[id], deadline, |state| {
+        self.waiting((&[id], true), deadline, |state| {
             let value = state.objects.value(id)?;
             let (is_failure, seen) = (is_error(value), ScannedValue::from(value));
             if is_failure {
@@ -201,13 +201,16 @@ impl Runtime {
         })
     }
 
+    /// Waits for what `check` finds; `needs_all` where that takes all of `ids` and nothing else.
     pub(crate) fn waiting<R>(
         &self,
-        ids: &[ObjectId],
+        (ids, needs_all): (&[ObjectId], bool),
         deadline: Option<Instant>,
         mut check: impl FnMut(&mut State) -> Option<R>,
     ) -> Result<R, RuntimeError> {
         let (mut is_asked_for, mut begun) = (false, false);
+        // Calls that are alone run in the main thread; what other threads wait for holds nobody up.
+        let is_stuck_without = needs_all && deadline.is_none() && is_main_thread();
         let result = self.shared.wait(deadline, |state| {
             if let Some(found) = check(state) {
                 return Some(Ok(found));
@@ -224,11 +227,19 @@ impl Runtime {
                 }
                 state.now = Instant::now();
                 begun = state.begin_waiting(ids);
+                if is_stuck_without {
+                    state.note_awaited(ids);
+                }
             }
             None
         });
-        if begun {
-            self.shared.with(State::end_waiting);
+        if begun || (is_stuck_without && is_asked_for) {
+            self.shared.with(|state| {
+                state.forget_awaited(is_stuck_without);
+                if begun {
+                    state.end_waiting();
+                }
+            });
         }
         result?
     }

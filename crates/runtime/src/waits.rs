@@ -113,7 +113,7 @@ impl Runtime {
     /// Waits for every value, or until one of them is known to be an error.
     pub fn get(&self, ids: &[ObjectId], deadline: Option<Instant>) -> Result<Gathered, RuntimeError> {
         let mut wait = WaitForAll::new(ids);
-        self.waiting(ids, deadline, |state| wait.look(&mut state.objects))
+        self.waiting((ids, true), deadline, |state| wait.look(&mut state.objects))
     }
 
     /// Waits until `count` of these are there, or `deadline`; the places of the first `count` that are.
@@ -133,7 +133,8 @@ impl Runtime {
         }
         wait.missing = (0..waitables.len()).collect();
         let objects: Vec<ObjectId> = waitables.iter().filter_map(Waitable::object).collect();
-        let waited = self.waiting(&objects, deadline, |state| wait.is_met(state).then_some(()));
+        let needs_all = count == objects.len() && objects.len() == waitables.len();
+        let waited = self.waiting((&objects, needs_all), deadline, |state| wait.is_met(state).then_some(()));
         match waited {
             Ok(()) | Err(RuntimeError::Unmet(Unmet::TimedOut)) => Ok(self.shared.with(|state| wait.ready(state))),
             Err(error) => Err(error),

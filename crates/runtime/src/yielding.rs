@@ -19,7 +19,7 @@ impl Runtime {
 
     /// Waits until a call that yielded so many items may go on ([`Pace::On`]) or has to end ([`Pace::Stop`]).
     pub fn await_reader(&self, task: TaskId, yielded: u32) -> Result<Pace, RuntimeError> {
-        self.waiting(&[], None, |state| Some(state.pace(task, yielded)).filter(|pace| *pace != Pace::Wait))
+        self.waiting((&[], false), None, |state| Some(state.pace(task, yielded)).filter(|pace| *pace != Pace::Wait))
     }
 
     /// Asks for [`ClientEvent::Ready`] of the call's first object when it may go on or has to end; `false` where that is

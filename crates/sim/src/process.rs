@@ -239,9 +239,7 @@ impl World {
 
     fn give_run_back(&mut self, process: ProcessIndex) {
         let Some(run) = self.processes[process].run.take() else { return };
-        if run.is_waiting {
-            self.with_core(process, oxiray_runtime::Client::end_waiting);
-        }
+        self.end_waiting(process, run.is_waiting);
         for id in &run.awaited {
             self.client(process).program.reading.remove(id);
         }
@@ -267,17 +265,29 @@ impl World {
         }
     }
 
+    /// What runs waits for nothing more.
+    fn end_waiting(&mut self, process: ProcessIndex, lends: bool) {
+        self.with_core(process, |core| {
+            core.forget_awaited(true);
+            if lends {
+                core.end_waiting();
+            }
+        });
+    }
+
     /// What runs goes on where it waits for nothing more.
     pub(crate) fn go_on_with_run(&mut self, process: ProcessIndex) {
         let Some(run) = &mut self.processes[process].run else { return };
         if run.awaited.is_empty() {
-            if std::mem::take(&mut run.is_waiting) {
-                self.with_core(process, oxiray_runtime::Client::end_waiting);
-            }
+            let lends = std::mem::take(&mut run.is_waiting);
+            self.end_waiting(process, lends);
         } else {
             if !run.is_waiting {
                 let awaited = run.awaited.clone();
-                let is_waiting = self.with_core(process, |core| core.begin_waiting(&awaited));
+                let is_waiting = self.with_core(process, |core| {
+                    core.note_awaited(&awaited);
+                    core.begin_waiting(&awaited)
+                });
                 if let Some(run) = &mut self.processes[process].run {
                     run.is_waiting = is_waiting;
                 }
@@ -332,9 +342,7 @@ impl World {
     fn end_run(&mut self, process: ProcessIndex, is_raising: bool) {
         let Some(mut run) = self.processes[process].run.take() else { return };
         let task = run.ticket.task();
-        if run.is_waiting {
-            self.with_core(process, oxiray_runtime::Client::end_waiting);
-        }
+        self.end_waiting(process, run.is_waiting);
         for child in run.children.take().unwrap_or_default() {
             self.client(process).program.reading.remove(&child);
             self.with_core(process, |core| core.release(child));

@@ -442,6 +442,9 @@ impl World {
                 let is_disk = failure.text.contains("the disk is full");
                 let has_reason = failure.code != FailureCode::System || is_disk && self.options.heads_die;
                 assert!(has_reason, "PROGRAM-1: {id} failed for no reason: {}", failure.text);
+                // What children ask for, their parents do not keep from them.
+                let was_free = failure.code != FailureCode::DeviceDeadlock;
+                assert!(was_free, "PROGRAM-1: {id} could have been made: {}", failure.text);
                 let was_freed = failure.code != FailureCode::ObjectFreed || self.freed.contains(&id);
                 assert!(was_freed, "PROGRAM-1: {id} was freed by nobody");
                 let was_cancelled = failure.code != FailureCode::Cancelled || self.options.tasks_are_cancelled;

@@ -83,7 +83,7 @@ const TASKS: &[Column<TaskRow>] = &[
     column("task_id", Main, |row| Cell::text(row.task_id)),
     column("attempt_number", Main, |row| row.attempt.into()),
     column("name", Main, |row| (&row.name).into()),
-    column("state", Main, |row| stage_name(row.stage).into()),
+    column("state", Main, |row| state_name(row.task_id, row.stage).into()),
     column("job_id", Main, |row| Cell::text(row.task_id.job())),
     column("actor_id", Main, |row| row.actor().map(Cell::text).into()),
     column("type", Main, |row| row.kind().name().into()),
@@ -117,7 +117,7 @@ const TIMELINE: &[Column<TaskRow>] = &[
     column("task_id", Main, |row| Cell::text(row.task_id)),
     column("worker_id", Main, |row| row.worker_id.map(Cell::text).into()),
     column("worker_pid", Main, |row| row.pid.into()),
-    column("state", Main, |row| stage_name(row.stage).into()),
+    column("state", Main, |row| state_name(row.task_id, row.stage).into()),
     column("start_us", Shown, |row| has_times(row).then_some(row.started_us).into()),
     column("end_us", Shown, |row| has_times(row).then_some(row.ended_us).into()),
 ];
@@ -188,7 +188,7 @@ const PLACEMENT_GROUPS: &[Column<GroupRow>] = &[
 const OBJECTS: &[Column<ObjectRow>] = &[
     column("object_id", Main, |row| Cell::text(row.object)),
     column("object_size", Main, |row| row.size.map_or(Cell::Whole(-1), Cell::from)),
-    column("task_status", Main, |row| stage_name(row.stage).into()),
+    column("task_status", Main, |row| state_name(row.object.task(), row.stage).into()),
     column("attempt_number", Main, |row| (u64::from(row.attempt) + 1).into()),
     column("reference_type", Main, |row| use_name(row.used).into()),
     column("call_site", Main, |row| (&row.site).into()),
@@ -312,8 +312,16 @@ pub fn actor_state(phase: ActorPhase) -> &'static str {
     }
 }
 
+/// Ray's name for a call that its actor has, and that others go before.
+const WAITS_IN_ACTOR: &str = "PENDING_ACTOR_TASK_ORDERING_OR_CONCURRENCY";
+
+/// Ray's name for how far a call is: an actor's, once it is sent, waits for its turn in the actor.
+pub fn state_name(task: TaskId, stage: TaskStage) -> &'static str {
+    if stage == TaskStage::Sent && TaskKind::of(task) == TaskKind::Actor { WAITS_IN_ACTOR } else { stage_name(stage) }
+}
+
 /// Ray's name for a stage.
-pub fn stage_name(stage: TaskStage) -> &'static str {
+fn stage_name(stage: TaskStage) -> &'static str {
     match stage {
         TaskStage::Unknown => "NIL",
         TaskStage::WaitsForArguments => "PENDING_ARGS_AVAIL",
@@ -399,8 +407,10 @@ fn events(row: &TaskRow) -> Cell {
         (stage_name(TaskStage::WaitsForArguments), called_us.unwrap_or(0)),
         (stage_name(TaskStage::WaitsForWorker), ready_us.unwrap_or(0)),
         (stage_name(TaskStage::Sent), sent_us.unwrap_or(0)),
+        // The actor has it from then on: within a machine that takes microseconds.
+        (WAITS_IN_ACTOR, sent_us.filter(|_| row.kind() == TaskKind::Actor).unwrap_or(0)),
         (stage_name(TaskStage::Runs), row.started_us),
-        (stage_name(row.stage), row.ended_us),
+        (state_name(row.task_id, row.stage), row.ended_us),
     ];
     let known = times.into_iter().filter_map(|(state, us)| Some((state, milliseconds(us)?)));
     known.map(|(state, ms)| Cell::map([("state", state.into()), ("created_ms", ms.into())])).collect()
@@ -463,6 +473,9 @@ mod tests {
             };
             assert_eq!((value("type"), value("actor_id"), value("job_id")), (kind.into(), of, Cell::text(job)));
             assert_eq!(value("events") == Cell::Null, kind == "ACTOR_CREATION_TASK");
+            let waits = if kind == "ACTOR_TASK" { WAITS_IN_ACTOR } else { "SUBMITTED_TO_WORKER" };
+            assert_eq!(state_name(task_id, TaskStage::Sent), waits);
+            assert_eq!(state_name(task_id, TaskStage::Runs), "RUNNING");
         }
     }
 

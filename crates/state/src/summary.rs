@@ -1,7 +1,7 @@
 //! How many rows there are, by what they are of.
 
 use crate::cell::Cell;
-use crate::columns::{actor_state, stage_name, use_name};
+use crate::columns::{actor_state, state_name, use_name};
 use oxiray_wire::state::{
     ActorRow, CallCounts, EnvironmentRow, GroupRow, JobRow, NodeRow, ObjectCounts, ObjectRow, StateKind, Summary,
     TaskKind, TaskRow, WorkerRow,
@@ -58,7 +58,7 @@ impl Counted for TaskRow {
         for row in rows {
             let first = || CallCounts { kind: row.kind(), ..CallCounts::default() };
             let counts = summary.calls.entry(row.function.clone()).or_insert_with(first);
-            *counts.states.entry(stage_name(row.stage).to_owned()).or_default() += 1;
+            *counts.states.entry(state_name(row.task_id, row.stage).to_owned()).or_default() += 1;
             *summary.kinds.entry(row.kind().name().to_owned()).or_default() += 1;
         }
         Ok(summary)
@@ -73,7 +73,7 @@ impl Counted for ObjectRow {
             let counts = summary.objects.entry(row.site.clone()).or_default();
             counts.references += 1;
             counts.bytes += row.size.unwrap_or(0);
-            *counts.stages.entry(stage_name(row.stage).to_owned()).or_default() += 1;
+            *counts.stages.entry(state_name(row.object.task(), row.stage).to_owned()).or_default() += 1;
             *counts.attempts.entry((u64::from(row.attempt) + 1).to_string()).or_default() += 1;
             *counts.uses.entry(use_name(row.used).to_owned()).or_default() += 1;
             let (processes, machines) = places.entry(&row.site).or_default();

@@ -208,25 +208,41 @@ impl Field for Option<BundleNumber> {
     }
 }
 
-impl Field for Vec<BundleNumber> {
-    fn encode(&self, number: u32, buffer: &mut impl BufMut) {
-        self.iter().map(|bundle| bundle.0).collect::<Vec<_>>().encode(number, buffer);
-    }
+/// Lists of numbers that name something.
+macro_rules! lists_of_names {
+    ($($type:ident: $number:ty,)*) => {$(
+        impl Field for Vec<$type> {
+            fn encode(&self, number: u32, buffer: &mut impl BufMut) {
+                self.iter().map(|named| named.0).collect::<Vec<_>>().encode(number, buffer);
+            }
 
-    fn length(&self, number: u32) -> usize {
-        self.iter().map(|bundle| bundle.0).collect::<Vec<_>>().length(number)
-    }
+            fn length(&self, number: u32) -> usize {
+                self.iter().map(|named| named.0).collect::<Vec<_>>().length(number)
+            }
 
-    fn merge(&mut self, wire_type: WireType, buffer: &mut impl Buf, context: DecodeContext) -> Result<(), DecodeError> {
-        let mut numbers: Vec<u32> = Vec::new();
-        numbers.merge(wire_type, buffer, context)?;
-        self.extend(numbers.into_iter().map(BundleNumber));
-        Ok(())
-    }
+            fn merge(
+                &mut self,
+                wire_type: WireType,
+                buffer: &mut impl Buf,
+                context: DecodeContext,
+            ) -> Result<(), DecodeError> {
+                let mut numbers: Vec<$number> = Vec::new();
+                numbers.merge(wire_type, buffer, context)?;
+                self.extend(numbers.into_iter().map($type));
+                Ok(())
+            }
 
-    fn shape() -> shape::Field {
-        shape::Field::Numbers
-    }
+            fn shape() -> shape::Field {
+                shape::Field::Numbers
+            }
+        }
+    )*};
+}
+
+lists_of_names! {
+    BundleNumber: u32,
+    LeaseNumber: u64,
+    LeaseRequestNumber: u64,
 }
 
 impl Field for Stamp {

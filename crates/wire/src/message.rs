@@ -262,6 +262,8 @@ messages! {
     90 => Retried,
     91 => StateFollow,
     92 => StateChanges boxed [values],
+    93 => WaitsQuery,
+    94 => WaitsReport,
     100 => GroupCreate boxed [values],
     101 => GroupAnswer [values],
     102 => GroupAwait,

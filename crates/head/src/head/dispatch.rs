@@ -47,6 +47,7 @@ impl HeadCore {
             ClientToHead::StateQuery(asked) => self.state_query(from, asked),
             ClientToHead::TaskLog(told) => self.task_log(from, told),
             ClientToHead::ObjectLog(told) => self.object_log(from, told),
+            ClientToHead::WaitsReport(told) => self.pending.deadlocks.hear(from, told),
             ClientToHead::Metrics(told) => self.metrics_told(from, told),
             ClientToHead::KeyValueRequest(asked) => self.keep(from, *asked),
             ClientToHead::Recover(said) => self.recover(from, said.reference),
@@ -192,6 +193,7 @@ impl HeadCore {
                 Alarm::Growth => self.growth.alarm_rang(),
                 Alarm::Changes => self.figures.following.alarm_rang(),
                 Alarm::Recall => self.recall_leases(),
+                Alarm::Deadlocks => self.look_for_deadlocks(),
                 Alarm::Resumption => self.give_up_missing(),
                 Alarm::Reconnect(client, worker) => self.reconnect(client, worker),
             }

@@ -9,7 +9,7 @@ use crate::queue::{PendingKind, PendingRequest};
 use oxiray_ids::{ActorId, BundleNumber, NodeId, PlacementGroupId, TaskId};
 use oxiray_machine::Holder;
 use oxiray_scheduler::{Obstacle, Reason, Rule, Verdict, group_verdicts, verdicts};
-use oxiray_state::stage_name;
+use oxiray_state::state_name;
 use oxiray_wire::message::{StateQuery, TaskStage};
 use oxiray_wire::state::{Explanation, NodeVerdict};
 use std::collections::BTreeMap;
@@ -124,7 +124,7 @@ impl HeadCore {
             format!("no process knows of a task {}: it ended long ago, or another cluster has it", id.hex())
         })?;
         let (stage, name) = (latest.record.stage, latest.record.title());
-        let done = |why: &str| Ok(settled("task", &id.hex(), name, stage_name(stage), why));
+        let done = |why: &str| Ok(settled("task", &id.hex(), name, state_name(id, stage), why));
         match stage {
             TaskStage::WaitsForWorker => {}
             TaskStage::WaitsForArguments => return done("it waits for its arguments: what makes them has not ended"),
@@ -140,7 +140,7 @@ impl HeadCore {
         });
         // Its owner asks for one worker for all calls alike.
         match of_owner.map(|(ticket, _)| *ticket).min() {
-            Some(ticket) => Ok(self.ticket_explained("task", &id.hex(), stage_name(stage), ticket)),
+            Some(ticket) => Ok(self.ticket_explained("task", &id.hex(), state_name(id, stage), ticket)),
             None => {
                 done("its owner has as many workers for such tasks as it asked for, and they have others to run first")
             }

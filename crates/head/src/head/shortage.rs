@@ -1,7 +1,7 @@
 //! Demands that no node there is can meet. Where nodes can join they wait a while for one that can; elsewhere they are
 //! refused at once.
 //!
-//! - SHORTAGE-1: such a demand is refused, with the reason, [`Plan::node_wait`](oxiray_machine::Plan) after it was made, or after
+//! - SHORTAGE-1: such a demand is refused, with the reason, [`Plan::patience`](oxiray_machine::Plan) after it was made, or after
 //!   the last node died that could have met it, whichever is later.
 //! - SHORTAGE-2: its driver is told once, when the wait begins.
 //! - SHORTAGE-3: one that names a node in particular waits for nobody: no other node will do.
@@ -36,11 +36,11 @@ impl HeadCore {
 
     /// When a request made at `since` is to be refused unless a node comes that can meet it (SHORTAGE-1).
     fn patience_ends(&self, resource_request: &ResourceRequest, since: Instant) -> Instant {
-        if let Some(until) = self.growth.awaited_until(resource_request, self.clock.now, self.own.plan().node_wait) {
+        if let Some(until) = self.growth.awaited_until(resource_request, self.clock.now, self.own.plan().patience.node) {
             return until.max(since);
         }
         if let Some(until) = self.durable.resumption.nodes_until() {
-            return until + self.own.plan().node_wait;
+            return until + self.own.plan().patience.node;
         }
         let names_a_node = resource_request.place.as_deref().is_some_and(|place| {
             matches!(place.strategy, Strategy::Node { otherwise: Otherwise::Wait | Otherwise::Fail, .. })
@@ -48,7 +48,7 @@ impl HeadCore {
         if names_a_node {
             return since;
         }
-        self.members.last_loss(resource_request).map_or(since, |lost| lost.max(since)) + self.own.plan().node_wait
+        self.members.last_loss(resource_request).map_or(since, |lost| lost.max(since)) + self.own.plan().patience.node
     }
 
     /// Whether a request that no node can meet, and that is made now, may wait for one; its driver is told so.
@@ -69,11 +69,11 @@ impl HeadCore {
     /// SHORTAGE-2.
     fn tell_of_shortage(&mut self, job: JobId, resource_request: &ResourceRequest, reason: &Reason, label: &str) {
         if self.durable.resumption.nodes_until().is_some()
-            || self.growth.awaited_until(resource_request, self.clock.now, self.own.plan().node_wait).is_some()
+            || self.growth.awaited_until(resource_request, self.clock.now, self.own.plan().patience.node).is_some()
         {
             return;
         }
-        let seconds = self.own.plan().node_wait.as_secs_f64();
+        let seconds = self.own.plan().patience.node.as_secs_f64();
         let Some(detail) = self.jobs.details.get_mut(&job) else { return };
         if detail.is_news(Need::ResourceRequest(resource_request.clone())) {
             let driver = detail.driver;
@@ -119,10 +119,10 @@ impl HeadCore {
     }
 
     fn why_no_node_came(&self, resource_request: &ResourceRequest) -> String {
-        let seconds = self.own.plan().node_wait.as_secs_f64();
+        let seconds = self.own.plan().patience.node.as_secs_f64();
         match self.members.last_loss(resource_request) {
             Some(_) => format!(". A machine that could died, and no other has come for {seconds} s"),
-            None if self.own.plan().node_wait.is_zero() => String::new(),
+            None if self.own.plan().patience.node.is_zero() => String::new(),
             None => format!(". No such machine has joined for {seconds} s"),
         }
     }

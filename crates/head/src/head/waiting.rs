@@ -60,6 +60,7 @@ impl HeadCore {
             self.arm_reclaim();
         }
         self.arm_recall();
+        self.arm_deadlocks();
     }
 
     /// Arranges for a look at which leases are to be recalled, where there is a reason for one.

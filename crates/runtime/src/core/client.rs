@@ -2,6 +2,7 @@
 
 pub(crate) mod actors;
 pub(crate) mod allocation_credit;
+pub(crate) mod awaiting;
 pub(crate) mod away;
 pub(crate) mod cancel;
 pub(crate) mod confirming;
@@ -348,6 +349,7 @@ impl<I: Io> Client<I> {
             EventToClient::Forgotten(said) => self.forgotten_elsewhere(said.object),
             EventToClient::TaskLogQuery(asked) => self.tell_of_tasks(asked.number),
             EventToClient::ObjectLogQuery(asked) => self.tell_of_objects(asked.number),
+            EventToClient::WaitsQuery(asked) => self.tell_of_waits(asked.number),
             EventToClient::LogLines(mut lines) => {
                 lines.name = plain(&lines.name).into_owned();
                 self.signals.tell(ClientEvent::Lines(lines));

@@ -206,6 +206,11 @@ impl Inbox {
         self.running == 0
     }
 
+    /// Whether a call runs here, and none beside it.
+    pub(crate) fn runs_one(&self) -> bool {
+        self.running == 1
+    }
+
     /// Whether a task is under way here; an actor's calls lend nothing.
     pub(crate) fn runs_task(&self) -> bool {
         self.running > 0 && !self.is_actor

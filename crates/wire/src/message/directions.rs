@@ -135,7 +135,8 @@ direction! {
     ClientToHead:
         LeaseRequest, LeaseCancel, LeaseReturn, LeaseKill, CancelObject, ActorFailed, ArgumentLost, ActorLeaving, ActorCreate,
         ActorConnect, ActorKill, ActorLookup, Promise, Publish, Subscribe, Hold, Confirm, Unhold, Recover, Free, CollectGarbage,
-        GroupCreate, GroupAwait, GroupRemove, GroupQuery, KeyValueRequest, StateQuery, TaskLog, ObjectLog, Metrics,
+        GroupCreate, GroupAwait, GroupRemove, GroupQuery, KeyValueRequest, StateQuery, TaskLog, ObjectLog, WaitsReport,
+        Metrics,
         DrainAsked, Goodbye, ClientResume, ClientSettled,
 }
 parts! {
@@ -163,7 +164,7 @@ direction! {
     EventToClient:
         LeaseGranted, LeaseRefused, LeaseReclaim, LeaseEnded, LeaseRetire, CancelObject, ActorPlaced, ActorDied,
         ActorRestarting, GroupAnswer, Published, Lost, Freed, Forgotten, ValueWanted, CollectGarbage, TaskLogQuery,
-        ObjectLogQuery, LogLines, Notice, Assign, Peer, Draining, HeadBack, Refused, Stop,
+        ObjectLogQuery, WaitsQuery, LogLines, Notice, Assign, Peer, Draining, HeadBack, Refused, Stop,
 }
 parts! {
     /// What a client is told by its daemon.

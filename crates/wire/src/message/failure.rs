@@ -39,6 +39,8 @@ spelled! {
         OutOfMemory: "out_of_memory",
         /// No machine can ever run the task.
         TaskUnschedulable: "task_unschedulable",
+        /// The task waits for what tasks hold that wait for it, or for each other.
+        DeviceDeadlock: "device_deadlock",
         /// The task was to run in a placement group that was removed.
         TaskGroupRemoved: "task_placement_group_removed",
         /// The actor is dead; the cause is an [`ActorDeath`].

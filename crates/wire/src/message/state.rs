@@ -3,7 +3,7 @@
 use super::{Amount, CallError, CallOrigin, Failure};
 use crate::state::{DrainTold, Explanation, GoneRow, StateKind, Summary, Tables};
 use oxiray_fields::Fields;
-use oxiray_ids::{PlacementGroupId, TaskId};
+use oxiray_ids::{ActorId, LeaseNumber, LeaseRequestNumber, PlacementGroupId, TaskId};
 
 /// client or command line → daemon: list or count things of one kind. Answered by [`StateReport`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
@@ -137,6 +137,32 @@ pub struct TaskLogQuery {
     /// Names the question.
     #[field(1)]
     pub number: u64,
+}
+
+/// head → worker: what does your task wait for? Answered by [`WaitsReport`].
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
+pub struct WaitsQuery {
+    /// Names the question.
+    #[field(1)]
+    pub number: u64,
+}
+
+/// worker → head: what its task waits for, where it cannot go on before all of that is there: calls that it made. Nothing
+/// where its wait ends with a deadline, is for some of many, or is one of several.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
+pub struct WaitsReport {
+    /// The question.
+    #[field(1)]
+    pub number: u64,
+    /// Of calls that have no worker yet: a request for one, for all calls that need the same.
+    #[field(2)]
+    pub requests: Vec<LeaseRequestNumber>,
+    /// The leases on whose workers others run.
+    #[field(3)]
+    pub leases: Vec<LeaseNumber>,
+    /// The actors that have others: an `ActorId` each.
+    #[field(4)]
+    pub actors: Vec<ActorId>,
 }
 
 /// client → daemon: calls that it runs, ran, or waits for.

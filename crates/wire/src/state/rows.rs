@@ -225,17 +225,24 @@ pub struct TaskSurroundings {
     pub environment: Option<String>,
 }
 
+impl TaskKind {
+    /// What a task is of, by its identifier.
+    pub fn of(task: TaskId) -> Self {
+        let actor = task.actor();
+        if actor.is_nil_of_job() {
+            Self::Normal
+        } else if actor.creation_task() == task {
+            Self::ActorCreation
+        } else {
+            Self::Actor
+        }
+    }
+}
+
 impl TaskRow {
     /// What it is of.
     pub fn kind(&self) -> TaskKind {
-        let actor = self.task_id.actor();
-        if actor.is_nil_of_job() {
-            TaskKind::Normal
-        } else if actor.creation_task() == self.task_id {
-            TaskKind::ActorCreation
-        } else {
-            TaskKind::Actor
-        }
+        TaskKind::of(self.task_id)
     }
 
     /// The actor that it is of.

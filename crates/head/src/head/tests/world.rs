@@ -75,7 +75,7 @@ fn plan(cpus: u32, gpus: u32) -> Plan {
         ip: "127.0.0.1".into(),
         variables: BTreeMap::new(),
         spare_workers: 1,
-        node_wait: Duration::ZERO,
+        patience: oxiray_machine::Patience::default(),
         warnings: Vec::new(),
         epoch: 0,
     }

@@ -75,6 +75,10 @@ impl<I: Io> Client<I> {
     pub(crate) fn lease_refused(&mut self, refused: LeaseRefused) {
         let Some(index) = self.leases.requests.remove(&refused.request) else { return };
         let failure = refused.failure.unwrap_or_default();
+        if failure.code == FailureCode::DeviceDeadlock {
+            self.leases.queues[index].requests.retain(|request| *request != refused.request);
+            return self.fail_deadlocked(index, &failure);
+        }
         // What is refused once is refused always: the whole class ends, and with it its other requests.
         let queue = &mut self.leases.queues[index];
         for request in std::mem::take(&mut queue.requests) {

@@ -1,0 +1,182 @@
+//! Processes that wait for each other: each holds what a call needs that another of them waits for.
+//!
+//! While a call waits for more than processors, workers are asked every [`PERIOD`] what they cannot go on without, and of
+//! what they say those are found that can never go on. Whatever is not known is taken to go on, so that nobody is found
+//! who could: a wait that ends by itself, a call of somebody else's, a worker that does not answer.
+//!
+//! - DEADLOCK-1: a call fails for this only after [`Patience::deadlock`](oxiray_machine::Patience) in which every round found
+//!   somebody who was found before.
+//! - DEADLOCK-2: one call fails at a time; then everything is looked at anew.
+
+use oxiray_ids::{ActorId, LeaseNumber, LeaseRequestNumber};
+use oxiray_machine::Key;
+use oxiray_wire::message::WaitsReport;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// How long a round of questions takes, where the patience is short, and how many workers lengthen it by a second.
+const PERIOD: Duration = Duration::from_secs(2);
+const PERIOD_MIN: Duration = Duration::from_millis(250);
+const WORKERS_A_SECOND: u64 = 128;
+/// How much of what one worker says is looked at.
+const SAID_MAX: usize = 256;
+
+/// What a worker cannot go on without.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Waits {
+    pub(crate) requests: Vec<LeaseRequestNumber>,
+    pub(crate) leases: Vec<LeaseNumber>,
+    pub(crate) actors: Vec<ActorId>,
+}
+
+impl From<WaitsReport> for Waits {
+    fn from(told: WaitsReport) -> Self {
+        let WaitsReport { mut requests, mut leases, mut actors, .. } = told;
+        requests.truncate(SAID_MAX);
+        leases.truncate(SAID_MAX);
+        actors.truncate(SAID_MAX);
+        Self { requests, leases, actors }
+    }
+}
+
+/// Who was found, since when, and whether their drivers know.
+#[derive(Debug)]
+struct Found {
+    workers: BTreeSet<Key>,
+    since: Instant,
+    is_told: bool,
+}
+
+/// What is to be done about those who were found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Nothing,
+    /// Their drivers are told.
+    Tell,
+    /// One of their calls fails (DEADLOCK-1).
+    Fail,
+}
+
+/// The round of questions that is open, and who was found by those before it.
+#[derive(Debug, Default)]
+pub(crate) struct Deadlocks {
+    is_armed: bool,
+    /// Names the round; 0 where none is open.
+    round: u64,
+    heard: BTreeMap<Key, Waits>,
+    found: Option<Found>,
+}
+
+impl Deadlocks {
+    /// There is reason to look. When, where that is to be arranged for.
+    pub(crate) fn arm(&mut self, patience: Option<Duration>) -> Option<Duration> {
+        (!std::mem::replace(&mut self.is_armed, true)).then(|| period(patience, 0))
+    }
+
+    /// It is time to look: what was said in the round that ends now.
+    pub(crate) fn end_round(&mut self) -> BTreeMap<Key, Waits> {
+        (self.is_armed, self.round) = (false, 0);
+        std::mem::take(&mut self.heard)
+    }
+
+    /// So many workers are asked in a new round. When it ends.
+    pub(crate) fn begin_round(&mut self, round: u64, workers: usize, patience: Option<Duration>) -> Duration {
+        (self.is_armed, self.round) = (true, round);
+        period(patience, workers)
+    }
+
+    /// A worker answers a question.
+    pub(crate) fn hear(&mut self, from: Key, told: WaitsReport) {
+        if self.round != 0 && told.number == self.round {
+            self.heard.insert(from, told.into());
+        }
+    }
+
+    /// These were found in the round that ended.
+    pub(crate) fn find(&mut self, workers: BTreeSet<Key>, patience: Option<Duration>, now: Instant) -> Verdict {
+        let before = self.found.take();
+        if workers.is_empty() {
+            return Verdict::Nothing;
+        }
+        let (since, is_told) = match before {
+            Some(before) if !before.workers.is_disjoint(&workers) => (before.since, before.is_told),
+            _ => (now, false),
+        };
+        let verdict = match () {
+            () if !is_told => Verdict::Tell,
+            () if patience.is_some_and(|patience| now.saturating_duration_since(since) >= patience) => Verdict::Fail,
+            () => Verdict::Nothing,
+        };
+        // DEADLOCK-2: after a failure, the time begins anew.
+        self.found = (verdict != Verdict::Fail).then_some(Found { workers, since, is_told: true });
+        verdict
+    }
+}
+
+/// How long a round takes in which so many workers are asked.
+fn period(patience: Option<Duration>, workers: usize) -> Duration {
+    let least = patience.map_or(PERIOD, |patience| (patience / 2).clamp(PERIOD_MIN, PERIOD));
+    least.max(Duration::from_secs(workers as u64 / WORKERS_A_SECOND))
+}
+
+/// Those of `waiting` that can never go on, where `waits` says of a worker whether it does while these are stuck.
+pub(crate) fn stuck(
+    waiting: impl IntoIterator<Item = Key>,
+    waits: impl Fn(Key, &BTreeSet<Key>) -> bool,
+) -> BTreeSet<Key> {
+    let mut stuck: BTreeSet<Key> = waiting.into_iter().collect();
+    loop {
+        let goes_on: Vec<Key> = stuck.iter().copied().filter(|worker| !waits(*worker, &stuck)).collect();
+        if goes_on.is_empty() {
+            return stuck;
+        }
+        for worker in goes_on {
+            stuck.remove(&worker);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_for_somebody_who_can_go_on_is_not_stuck() {
+        // Whoever has an arrow to nobody waits for nobody; 9 goes on.
+        let arrows = BTreeMap::from([(1, vec![2]), (2, vec![1]), (3, vec![9]), (4, vec![3]), (5, vec![1, 3]), (6, vec![])]);
+        let waits = |worker: Key, stuck: &BTreeSet<Key>| arrows[&worker].iter().any(|other| stuck.contains(other));
+        assert_eq!(stuck(arrows.keys().copied(), waits), BTreeSet::from([1, 2, 5]));
+    }
+
+    #[test]
+    fn a_call_fails_when_every_round_of_the_limit_found_the_same() {
+        let (began, mut deadlocks) = (Instant::now(), Deadlocks::default());
+        let mut at = |seconds: u64, workers: &[Key]| {
+            let patience = Some(Duration::from_secs(10));
+            deadlocks.find(workers.iter().copied().collect(), patience, began + Duration::from_secs(seconds))
+        };
+        assert_eq!(at(0, &[1, 2]), Verdict::Tell);
+        assert_eq!(at(2, &[2, 3]), Verdict::Nothing);
+        assert_eq!(at(4, &[]), Verdict::Nothing);
+        assert_eq!(at(12, &[1, 2]), Verdict::Tell, "DEADLOCK-1: it was over in between");
+        assert_eq!(at(14, &[7]), Verdict::Tell, "it is another");
+        assert_eq!(at(20, &[7]), Verdict::Nothing);
+        assert_eq!(at(24, &[7, 8]), Verdict::Fail);
+        assert_eq!(at(26, &[8]), Verdict::Tell, "DEADLOCK-2");
+    }
+
+    #[test]
+    fn an_answer_counts_in_its_own_round() {
+        let mut deadlocks = Deadlocks::default();
+        let told = |number: u64| WaitsReport { number, leases: vec![LeaseNumber(4)], ..WaitsReport::default() };
+        deadlocks.hear(1, told(0));
+        assert_eq!((deadlocks.arm(None), deadlocks.arm(None)), (Some(PERIOD), None));
+        assert!(deadlocks.end_round().is_empty());
+        assert_eq!(deadlocks.begin_round(7, 1000, None), Duration::from_secs(7));
+        assert_eq!(deadlocks.arm(None), None);
+        deadlocks.hear(1, told(7));
+        deadlocks.hear(2, told(6));
+        assert_eq!(deadlocks.end_round().into_keys().collect::<Vec<_>>(), [1]);
+        assert_eq!(deadlocks.begin_round(8, 10, Some(Duration::from_secs(1))), Duration::from_millis(500));
+    }
+}
