@@ -254,6 +254,7 @@ _BY_CODE: dict[str, _Maker] = {
     "store_full": _plain(errors.ObjectStoreFullError),
     "out_of_disk": _plain(errors.OutOfDiskError),
     "runtime_env": _with_text(errors.RuntimeEnvSetupError),
+    "device_violation": _with_text(errors.DeviceViolationError),
     "device_isolation": _with_text(errors.DeviceIsolationError),
     "daemon_died": _plain(errors.LocalRayletDiedError),
     "node_died": _plain(errors.NodeDiedError),

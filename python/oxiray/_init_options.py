@@ -34,6 +34,7 @@ _HIDDEN: dict[str, tuple[type, ...]] = {
     "object_spilling_directory": (str, os.PathLike),
     "_node_ip_address": (str,),
     "device_isolation": (str,),
+    "device_violations": (str,),
     "_driver_object_store_memory": (int,),
     "_memory": (int, float),
     "_redis_username": (str,),
@@ -83,6 +84,7 @@ class InitOptions:
     temp_dir: str | None = None
     object_spilling_directory: str | None = None
     device_isolation: str | None = None
+    device_violations: str | None = None
     system_config: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -126,6 +128,9 @@ DOCUMENTATION = """Connects to a cluster, or starts a private one on this machin
     device_isolation: "variable", "watch", "fence", "require" or None. How far a new cluster keeps devices from those that they
         were not granted to: by variables, by variables and a look at what is open, by the kernel where that is possible, or
         by the kernel in any case; by default OXIRAY_DEVICE_ISOLATION, else "variable". An option of Oxiray's own.
+    device_violations: "tell", "end" or None. What becomes of a process that "watch" finds with a device open which it was not
+        granted: its driver is told, or it is ended besides; by default OXIRAY_DEVICE_VIOLATIONS, else "tell". An option of
+        Oxiray's own.
     _node_name: str or None. The name of a new cluster's node; by default its address.
     _node_ip_address: str or None. Of several nodes on this machine, the one to connect to; by default the first.
     _system_config: dict or None. Switches of a new cluster: lineage_pinning_enabled (bool, True),
@@ -210,6 +215,7 @@ def init_options(
         temp_dir=_path(hidden.get("_temp_dir")),
         object_spilling_directory=_path(hidden.get("object_spilling_directory")),
         device_isolation=hidden.get("device_isolation"),
+        device_violations=hidden.get("device_violations"),
         system_config=_system_config(hidden),
     )
 

@@ -223,6 +223,7 @@ def _start_private(options: InitOptions) -> dict[str, Any]:
         "object_store_memory": options.object_store_memory,
         "spill_directory": options.object_spilling_directory,
         "device_isolation": options.device_isolation,
+        "device_violations": options.device_violations,
         "node_name": options.node_name,
     }
     config = {"machine": machine, "interpreter": sys.executable, "temp_dir": options.temp_dir}

@@ -89,6 +89,11 @@ SETTINGS: dict[str, tuple[Variable, ...]] = {
             "how far devices are kept from those that they were not granted to: variable, watch, fence or require",
             "variable",
         ),
+        Variable(
+            "OXIRAY_DEVICE_VIOLATIONS",
+            "what becomes of a process that has a device open which it was not granted: `tell` its driver, or `end` it besides",
+            "tell",
+        ),
         Variable("OXIRAY_NVML_LIBRARY", "the NVML library that is asked about NVIDIA's devices", "the system's"),
         Variable("RAY_NODE_MARKET_TYPE", "a node's label `ray.io/market-type`", "no label"),
         Variable("RAY_NODE_TYPE_NAME", "a node's label `ray.io/node-group`", "no label"),

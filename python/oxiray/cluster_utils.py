@@ -313,6 +313,7 @@ def _config(address: str | None, given: dict[str, Any]) -> tuple[dict[str, Any],
         "object_store_memory": int(given.pop("object_store_memory")),
         "spill_directory": given.pop("object_spilling_directory", None),
         "device_isolation": given.pop("device_isolation", None),
+        "device_violations": given.pop("device_violations", None),
         "node_name": given.pop("node_name", None),
         "node_ip_address": given.pop("node_ip_address", None),
     }
@@ -331,6 +332,7 @@ def _config(address: str | None, given: dict[str, Any]) -> tuple[dict[str, Any],
     if unknown:
         raise ValueError(
             f"add_node() got {', '.join(unknown)}, which it does not know; it takes num_cpus, num_gpus, memory, resources, "
-            "labels, object_store_memory, object_spilling_directory, device_isolation, temp_dir, node_name, node_ip_address and env_vars"
+            "labels, object_store_memory, object_spilling_directory, device_isolation, device_violations, temp_dir, node_name, "
+            "node_ip_address and env_vars"
         )
     return config, variables

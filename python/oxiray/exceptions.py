@@ -426,6 +426,11 @@ class DeviceIsolationError(RaySystemError):
     `--device-isolation=require`. Not an error of Ray's, which has no such isolation."""
 
 
+class DeviceViolationError(RayError):
+    """The task had a device open that it was not granted, on a node that ends what does (`--device-violations=end`). It is not
+    run again. Not an error of Ray's, which does not look."""
+
+
 class TaskPlacementGroupRemoved(RayError):
     """The placement group the task was to run in was removed."""
 

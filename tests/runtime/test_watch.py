@@ -42,6 +42,18 @@ opens = ray.remote(opening)
 @pytest.fixture
 def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[str]]]:
     """A cluster on such a machine; tells what of its devices is open without a grant."""
+    yield from a_watched_cluster(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[str]]]:
+    """The same, where who has something open without a grant is ended."""
+    yield from a_watched_cluster(tmp_path, monkeypatch, device_violations="end")
+
+
+def a_watched_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **options: str
+) -> Iterator[Callable[[], list[str]]]:
     host = tmp_path / "host"
     shutil.copytree(HOSTS / "nvidia-h100x8", host)
     description = json.loads((host / "host.json").read_text())
@@ -49,7 +61,8 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     (host / "host.json").write_text(json.dumps(description))
     monkeypatch.setenv("OXIRAY_HOST_ROOT", str(host))
     ray.shutdown()
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 4, "num_gpus": 8, "device_isolation": "watch"})
+    head = {"num_cpus": 4, "num_gpus": 8, "device_isolation": "watch", **options}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
     ray.init(address=cluster.address)
 
     def violations() -> list[str]:
@@ -120,3 +133,39 @@ def test_a_task_without_devices_is_told_of(watched, tmp_path: Path) -> None:
     assert "granted no device) has GPU 0 open" in watched()[0]
     done.touch()
     ray.get(task, timeout=20)
+
+
+def test_a_task_that_is_ended_for_it_fails_and_is_not_run_again(ending, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+
+    @ray.remote(num_gpus=1, max_retries=3)
+    def greedy() -> None:
+        with runs.open("a") as file:
+            file.write("run\n")
+        opening("/dev/zero", str(tmp_path / "never"))
+
+    with pytest.raises(ray.exceptions.DeviceViolationError) as caught:
+        ray.get(greedy.remote(), timeout=30)
+    text = str(caught.value)
+    assert "greedy (pid" in text and "granted GPU 0) has GPU 1 open (/dev/zero) without having been granted it" in text
+    assert "--device-violations=end" in text
+    assert runs.read_text() == "run\n"
+    wait_until(lambda: not ending())
+    assert ray.get(opens.options(num_gpus=2).remote("/dev/zero", str(tmp_path)), timeout=20), "GPU 1 is its own"
+
+
+def test_an_actor_that_is_ended_for_it_is_not_made_again(ending, tmp_path: Path) -> None:
+    @ray.remote(num_gpus=1, max_restarts=-1, max_task_retries=-1)
+    class Greedy:
+        def open(self) -> None:
+            opening("/dev/zero", str(tmp_path / "never"))
+
+    actor = Greedy.remote()
+    with pytest.raises(ray.exceptions.ActorDiedError, match="has GPU 1 open"):
+        ray.get(actor.open.remote(), timeout=30)
+
+
+def test_there_are_two_things_that_may_become_of_it() -> None:
+    ray.shutdown()
+    with pytest.raises(ValueError, match="is `forgive`; it is to be `tell` or `end`"):
+        ray.init(num_cpus=1, device_isolation="watch", device_violations="forgive")

@@ -94,6 +94,19 @@ pub(crate) struct StoreOptions {
     pub(crate) store_password_file: Option<PathBuf>,
 }
 
+/// How devices are kept from those that they were not granted to.
+#[derive(Debug, Args)]
+pub(crate) struct DeviceOptions {
+    /// How far devices are kept from those that they were not granted to: `variable` tells each process its devices, `watch`
+    /// looks besides which it has open, `fence` has the kernel refuse it others where that is possible, `require` refuses to start or to run what cannot be fenced.
+    #[arg(long, value_name = "variable|watch|fence|require")]
+    pub(crate) device_isolation: Option<String>,
+    /// What becomes of a process that `watch` finds with a device open which it was not granted: `tell` tells its driver, `end`
+    /// ends it besides, and what it ran fails with DeviceViolationError.
+    #[arg(long, value_name = "tell|end")]
+    pub(crate) device_violations: Option<String>,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct StartOptions {
     /// Starts a cluster's first machine.
@@ -162,10 +175,8 @@ pub(crate) struct StartOptions {
     /// Bytes of the object store.
     #[arg(long)]
     pub(crate) object_store_memory: Option<u64>,
-    /// How far devices are kept from those that they were not granted to: `variable` tells each process its devices, `watch`
-    /// looks besides which it has open, `fence` has the kernel refuse it others where that is possible, `require` refuses to start or to run what cannot be fenced.
-    #[arg(long, value_name = "variable|watch|fence|require")]
-    pub(crate) device_isolation: Option<String>,
+    #[command(flatten)]
+    pub(crate) devices: DeviceOptions,
     /// The machine's address.
     #[arg(long)]
     pub(crate) node_ip_address: Option<String>,

@@ -89,7 +89,8 @@ fn config(options: &StartOptions) -> anyhow::Result<Config> {
         spill_directory: options.object_spilling_directory.clone(),
         node_name: options.node_name.clone(),
         node_ip_address: options.node_ip_address.clone(),
-        device_isolation: options.device_isolation.clone(),
+        device_isolation: options.devices.device_isolation.clone(),
+        device_violations: options.devices.device_violations.clone(),
     };
     let head = HeadConfig {
         listen: listen(options)?,

@@ -143,7 +143,8 @@ mod tests {
     #[test]
     fn who_waits_for_somebody_who_can_go_on_is_not_stuck() {
         // Whoever has an arrow to nobody waits for nobody; 9 goes on.
-        let arrows = BTreeMap::from([(1, vec![2]), (2, vec![1]), (3, vec![9]), (4, vec![3]), (5, vec![1, 3]), (6, vec![])]);
+        let arrows =
+            BTreeMap::from([(1, vec![2]), (2, vec![1]), (3, vec![9]), (4, vec![3]), (5, vec![1, 3]), (6, vec![])]);
         let waits = |worker: Key, stuck: &BTreeSet<Key>| arrows[&worker].iter().any(|other| stuck.contains(other));
         assert_eq!(stuck(arrows.keys().copied(), waits), BTreeSet::from([1, 2, 5]));
     }

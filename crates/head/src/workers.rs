@@ -54,6 +54,8 @@ pub(crate) struct End {
     pub(crate) last_words: Option<String>,
     /// That it ends for want of memory, where it does, and the kind of want.
     pub(crate) out_of_memory: Option<(String, OutOfMemory)>,
+    /// That it had a device open which it was not granted, where it ends for that.
+    pub(crate) violation: Option<String>,
     /// Its work is done, and it stays for the tasks that it made.
     pub(crate) lingers: bool,
     /// The actor ends with it, whatever restarts are left.

@@ -20,6 +20,8 @@ pub(crate) type Slots<'a> = Vec<(&'a str, Vec<u32>)>;
 pub struct IsolationPlan {
     /// What the node was started with.
     pub asked: Isolation,
+    /// Whether a worker is ended that has a device open which it was not granted.
+    pub ends_violators: bool,
     /// By what the kernel refuses device nodes here, strongest first.
     pub mechanisms: Vec<Mechanism>,
     /// Why the others are not among them.
@@ -30,7 +32,13 @@ pub struct IsolationPlan {
 
 impl Default for IsolationPlan {
     fn default() -> Self {
-        Self { asked: Isolation::Variable, mechanisms: Vec::new(), why: String::new(), root: PathBuf::from("/") }
+        Self {
+            asked: Isolation::Variable,
+            ends_violators: false,
+            mechanisms: Vec::new(),
+            why: String::new(),
+            root: PathBuf::from("/"),
+        }
     }
 }
 

@@ -38,6 +38,8 @@ const DEADLOCK_WAIT_VARIABLE: &str = "OXIRAY_DEADLOCK_WAIT_S";
 const DEADLOCK_VARIABLE: &str = "OXIRAY_DEADLOCK";
 /// Says how far devices are kept from those that they were not granted to.
 const ISOLATION_VARIABLE: &str = "OXIRAY_DEVICE_ISOLATION";
+/// Says what becomes of a worker that has a device open which it was not granted.
+const VIOLATIONS_VARIABLE: &str = "OXIRAY_DEVICE_VIOLATIONS";
 
 /// How long a demand waits for a node where nothing is said.
 const NODE_WAIT: Duration = Duration::from_secs(30);
@@ -85,6 +87,9 @@ pub struct MachineConfig {
     /// How far devices are kept from those that they were not granted to; as `OXIRAY_DEVICE_ISOLATION` says where it is
     /// left out.
     pub device_isolation: Option<String>,
+    /// What becomes of a worker that has a device open which it was not granted: `tell` or `end`; as
+    /// `OXIRAY_DEVICE_VIOLATIONS` says where it is left out.
+    pub device_violations: Option<String>,
 }
 
 /// What a head does beside what every machine does.
@@ -222,6 +227,15 @@ pub enum PlanError {
         /// What was asked for.
         given: String,
     },
+    /// Nothing of the kind becomes of a worker.
+    #[error(
+        "what becomes of a process with a device that it was not granted is `{given}`; it is to be `tell` or `end`, as \
+         --device-violations= or in {VIOLATIONS_VARIABLE}"
+    )]
+    Violations {
+        /// What was asked for.
+        given: String,
+    },
     /// There is no such isolation.
     #[error(
         "the isolation of devices is `{given}`; it is to be one of {}, as --device-isolation= or in {ISOLATION_VARIABLE}",
@@ -311,10 +325,14 @@ pub fn plan(config: &Config, host: &Host) -> Result<(Plan, Bounds), PlanError> {
         limits,
     };
     let asked = config.machine.device_isolation.clone().or_else(|| host.variable(ISOLATION_VARIABLE));
+    let violations = config.machine.device_violations.clone().or_else(|| host.variable(VIOLATIONS_VARIABLE));
     let plan = Plan {
         node,
         inventory,
-        isolation: isolation(asked, &offer, host.root())?,
+        isolation: IsolationPlan {
+            ends_violators: ends_violators(violations.as_deref())?,
+            ..isolation(asked, &offer, host.root())?
+        },
         labels,
         store_bytes,
         hostname: machine::hostname(),
@@ -332,6 +350,15 @@ pub fn plan(config: &Config, host: &Host) -> Result<(Plan, Bounds), PlanError> {
         offer,
     };
     Ok((plan, bounds))
+}
+
+/// What was asked for, of workers that have devices open which they were not granted.
+fn ends_violators(asked: Option<&str>) -> Result<bool, PlanError> {
+    match asked.map(str::trim) {
+        None | Some("" | "tell") => Ok(false),
+        Some("end") => Ok(true),
+        Some(given) => Err(PlanError::Violations { given: given.to_owned() }),
+    }
 }
 
 /// What was asked for, and which mechanisms work here: they are tried where one is wanted.
@@ -353,7 +380,7 @@ fn isolation(asked: Option<String>, offer: &Offer, root: &Path) -> Result<Isolat
     if asked == Isolation::Require && mechanisms.is_empty() {
         return Err(PlanError::Unfenced { why });
     }
-    Ok(IsolationPlan { asked, mechanisms, why, root })
+    Ok(IsolationPlan { asked, mechanisms, why, root, ..IsolationPlan::default() })
 }
 
 /// Bytes that this process may still use, by the tightest of its limits; 1 GiB where the kernel does not tell.

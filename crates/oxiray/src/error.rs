@@ -239,6 +239,7 @@ impl From<Failure> for Error {
             Code::ActorNameTaken | Code::Invalid | Code::PendingCalls => Self::Invalid(text),
             Code::System
             | Code::DeviceIsolation
+            | Code::DeviceViolation
             | Code::State
             | Code::NotFound
             | Code::Unreadable

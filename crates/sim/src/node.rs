@@ -142,7 +142,10 @@ impl World {
             ip: format!("127.0.0.{}", index + 1),
             variables: BTreeMap::new(),
             spare_workers: 1,
-            patience: oxiray_machine::Patience { node: Duration::from_secs(self.options.node_wait_s), ..oxiray_machine::Patience::default() },
+            patience: oxiray_machine::Patience {
+                node: Duration::from_secs(self.options.node_wait_s),
+                ..oxiray_machine::Patience::default()
+            },
             warnings: Vec::new(),
             epoch: if index == 0 { self.disk.epoch + 1 } else { 0 },
         }

@@ -12,7 +12,6 @@ use oxiray_scheduler::NodeView;
 use oxiray_wire::message::{FailureCode, LeaseRefused, Notice, WaitsQuery};
 use std::collections::{BTreeMap, BTreeSet};
 
-
 /// How many of those who hold what a call needs are named in its failure.
 const NAMED_MAX: usize = 4;
 
@@ -30,7 +29,9 @@ impl HeadCore {
     }
 
     fn may_be_deadlocked(&self) -> bool {
-        self.pending.queue.waiting().any(|waiting| matches!(waiting.resource_request, Need::ResourceRequest(request) if needs_more(&request.demand)))
+        self.pending.queue.waiting().any(
+            |waiting| matches!(waiting.resource_request, Need::ResourceRequest(request) if needs_more(&request.demand)),
+        )
     }
 
     /// A round of questions is over: looks at what was said, does what follows, and asks anew where there is reason to.
@@ -59,14 +60,16 @@ impl HeadCore {
     /// Whether a worker can never go on while these cannot.
     fn is_stuck(&self, worker: Key, waits: &Waits, stuck: &BTreeSet<Key>) -> bool {
         let Some(client) = self.clients.by_key.get(&worker) else { return false };
-        let lease_is_stuck = |key: &u64| self.workers.leases.get(key).is_some_and(|lease| stuck.contains(&lease.worker));
+        let lease_is_stuck =
+            |key: &u64| self.workers.leases.get(key).is_some_and(|lease| stuck.contains(&lease.worker));
         let of_leases = waits.leases.iter().filter_map(|number| client.leases.get(number)).any(lease_is_stuck);
         let held = || self.held_by(stuck);
         of_leases
             || waits.actors.iter().any(|actor| self.actor_is_stuck(*actor, stuck))
             || waits.requests.iter().any(|request| {
                 // One that is being served is not in the queue, and others of its kind come after it.
-                let all = client.waiting.values().all(|ticket| self.pending.queue.resource_request_of(ticket).is_some());
+                let all =
+                    client.waiting.values().all(|ticket| self.pending.queue.resource_request_of(ticket).is_some());
                 all && client.waiting.get(request).is_some_and(|ticket| self.never_served(*ticket, &held()))
             })
     }
@@ -97,7 +100,9 @@ impl HeadCore {
 
     /// Whether a request waits that some machine has room for, but none while this is held, and that no other is to come for.
     fn never_served(&self, ticket: u64, held: &HeldThere) -> bool {
-        let Some(Need::ResourceRequest(request)) = self.pending.queue.resource_request_of(&ticket) else { return false };
+        let Some(Need::ResourceRequest(request)) = self.pending.queue.resource_request_of(&ticket) else {
+            return false;
+        };
         let is_awaited = self.growth.awaited_until(request, self.clock.now, self.own.plan().patience.node).is_some();
         if is_awaited || self.durable.resumption.nodes_until().is_some() {
             return false;

@@ -10,7 +10,7 @@ use crate::members::ProxiedClient;
 use crate::workers::{Duty, Worker};
 use oxiray_ids::{ActorId, JobId, NodeId};
 use oxiray_machine::{Effect, Key, does_not_die};
-use oxiray_wire::message::{Goodbye, OutOfMemory, WorkerDied};
+use oxiray_wire::message::{FailureCode, Goodbye, OutOfMemory, WorkerDied};
 use oxiray_wire::state::{ExitKind, WorkerDuty, WorkerExit, WorkerRow};
 use std::collections::BTreeMap;
 
@@ -25,6 +25,14 @@ impl HeadCore {
             && let Some(worker) = self.workers.by_key.get_mut(&key)
         {
             worker.end.out_of_memory.get_or_insert_with(|| (said.text.clone(), kind));
+        }
+        if said.is_violation
+            && let Some(worker) = self.workers.by_key.get_mut(&key)
+        {
+            // Another process of the actor would do the same.
+            worker.end.is_for_good = true;
+            worker.end.exit.get_or_insert_with(|| (ExitKind::SystemError, said.text.clone()));
+            worker.end.violation.get_or_insert_with(|| said.text.clone());
         }
         self.expect_the_end(key);
         self.verdict(key, &said.text);
@@ -53,8 +61,9 @@ impl HeadCore {
         let last_words = worker.end.last_words.take();
         let cause = worker.end.out_of_memory.as_ref().map(|(text, _)| text.clone());
         let text = cause.as_deref().unwrap_or(text);
+        let violation = worker.end.violation.as_ref().map(|text| FailureCode::DeviceViolation.because(text));
         match worker.duty {
-            Duty::Leased(lease) => self.lease_ended(lease, text, None),
+            Duty::Leased(lease) => self.lease_ended(lease, text, violation.as_ref()),
             Duty::Actor(id) => {
                 self.actor_lost(key, id, last_words, &format!("its process (pid {pid}) died unexpectedly: {text}"));
             }

@@ -36,7 +36,8 @@ impl HeadCore {
 
     /// When a request made at `since` is to be refused unless a node comes that can meet it (SHORTAGE-1).
     fn patience_ends(&self, resource_request: &ResourceRequest, since: Instant) -> Instant {
-        if let Some(until) = self.growth.awaited_until(resource_request, self.clock.now, self.own.plan().patience.node) {
+        if let Some(until) = self.growth.awaited_until(resource_request, self.clock.now, self.own.plan().patience.node)
+        {
             return until.max(since);
         }
         if let Some(until) = self.durable.resumption.nodes_until() {

@@ -27,7 +27,13 @@ fn machine(vendor: &str, count: u32, listed: Option<&str>) -> Offer {
 }
 
 fn plan(asked: Isolation, mechanisms: &[Mechanism]) -> IsolationPlan {
-    IsolationPlan { asked, mechanisms: mechanisms.to_vec(), why: "nothing works".into(), root: PathBuf::from("/host") }
+    IsolationPlan {
+        asked,
+        mechanisms: mechanisms.to_vec(),
+        why: "nothing works".into(),
+        root: PathBuf::from("/host"),
+        ..IsolationPlan::default()
+    }
 }
 
 fn with_own<R>(own: Own<'_>, look: impl FnOnce(WorkerEnvironment<'_>) -> R) -> R {

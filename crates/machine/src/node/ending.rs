@@ -80,10 +80,19 @@ impl NodeCore {
     /// Tells the head that the worker is dead; it counts the first time.
     pub(super) fn verdict(&mut self, key: Key, text: &str) {
         let Some(worker) = self.workers.get(&key).filter(|worker| worker.job.is_some()) else { return };
+        if let Some(violation) = self.devices.open.ended.get(&key) {
+            let text = format!(
+                "{violation} without having been granted it, and node {} ({}) ends what does (--device-violations=end). Have \
+                 it ask for the device, or leave alone what the variables that show devices do not name",
+                self.plan.node, self.plan.ip
+            );
+            let out_of_memory = OutOfMemory::None;
+            return self.report(WorkerDied { worker: WorkerNumber(key), text, out_of_memory, is_violation: true });
+        }
         let cause = worker.memory.cause.as_ref();
         let text = cause.map_or(text, |cause| cause.text.as_str()).to_owned();
         let out_of_memory = cause.map_or(OutOfMemory::None, |cause| cause.kind);
-        self.report(WorkerDied { worker: WorkerNumber(key), text, out_of_memory });
+        self.report(WorkerDied { worker: WorkerNumber(key), text, out_of_memory, is_violation: false });
     }
 
     /// The worker keeps nothing, and is free for another of its job and environment.

@@ -1,6 +1,6 @@
 //! Which device nodes the processes of workers have open, looked at from time to time, and whether they were granted the
 //! devices. Nothing is refused here: what is open without a grant is a violation, which the driver and the log are told
-//! once for each process and device.
+//! once for each process and device. Where the node was started so, the worker is ended for it, and what it ran fails.
 
 use super::NodeCore;
 use crate::Effect;
@@ -95,6 +95,17 @@ impl NodeCore {
                     ),
                 );
             }
+            if self.plan.isolation.ends_violators {
+                self.end_violator(by.worker, text);
+            }
+        }
+    }
+
+    /// What the worker runs fails for it, and is not run again: it would do the same.
+    fn end_violator(&mut self, key: Key, text: String) {
+        if self.workers.get(&key).is_some_and(|worker| !worker.is_doomed) {
+            self.devices.open.ended.insert(key, text);
+            self.kill_worker(key);
         }
     }
 
@@ -107,6 +118,7 @@ impl NodeCore {
     /// Nothing of the worker is left that could have anything open.
     pub(super) fn closed_with(&mut self, worker: Key) {
         self.devices.open.violations.retain(|by, _| by.worker != worker);
+        self.devices.open.ended.remove(&worker);
     }
 
     fn serving(&self) -> impl Iterator<Item = (Key, &Worker)> {

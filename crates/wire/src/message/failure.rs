@@ -63,6 +63,8 @@ spelled! {
         RuntimeEnv: "runtime_env",
         /// The kernel cannot keep it from devices that it was not granted, where its node requires that.
         DeviceIsolation: "device_isolation",
+        /// It had a device open that it was not granted, and its node ends what does.
+        DeviceViolation: "device_violation",
         /// The connection to the daemon is over.
         DaemonDied: "daemon_died",
         /// The object's owner died before it published the value.

@@ -328,6 +328,9 @@ pub struct WorkerDied {
     /// Whether it ended for want of memory.
     #[field(33)]
     pub out_of_memory: OutOfMemory,
+    /// Whether its node ended it for a device that it had open and was not granted, which `text` tells of then.
+    #[field(34)]
+    pub is_violation: bool,
 }
 
 /// member → head: the worker and everything that descends from it are dead and reaped.
