@@ -14,6 +14,8 @@
 //! - GROUPS-3: a group goes with its worker. What a killed daemon left is named in its session's directory, and removed
 //!   by whoever removes that.
 //! - GROUPS-4: a group serves a next worker only when it is empty and holds no memory to speak of.
+//! - GROUPS-5: a daemon's group is locked as long as it lives. One that is not, whose daemon is dead and that nobody is in,
+//!   is removed by the next daemon beside it, whatever became of its session.
 
 mod cell;
 #[cfg(test)]
@@ -24,8 +26,9 @@ pub(crate) use cell::Killed;
 use cell::{Cell, end_all};
 use oxiray_machine::Key;
 use oxiray_processes::descendants_of;
-use rustix::fs::inotify;
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, inotify, open};
 use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write as _};
@@ -105,6 +108,8 @@ pub(crate) struct ControlGroups {
     /// Tells of groups that met a limit of processes.
     events: Option<OwnedFd>,
     last_number: u64,
+    /// GROUPS-5.
+    _locks: Vec<OwnedFd>,
 }
 
 impl ControlGroups {
@@ -140,6 +145,9 @@ impl ControlGroups {
             _ => place("pids"),
         };
         let processes_max = options.processes_within(limits.and_then(Limits::pids).map(|bound| bound.limit));
+        let places = [&memory, &processes].into_iter().flatten().map(|place: &Place| place.directory.as_path());
+        let locks = places.clone().filter_map(locked).collect();
+        places.filter_map(Path::parent).for_each(sweep);
         let events = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC).ok();
         let groups = Self {
             memory,
@@ -150,6 +158,7 @@ impl ControlGroups {
             lingering: Vec::new(),
             events,
             last_number: 0,
+            _locks: locks,
         };
         groups.write_down(session);
         groups
@@ -435,6 +444,27 @@ fn remove_tree(group: &Path) {
         }
     }
     let _ = fs::remove_dir(group);
+}
+
+/// The lock of a daemon's group; nothing where another has it.
+fn locked(group: &Path) -> Option<OwnedFd> {
+    let group = open(group, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    flock(&group, FlockOperation::NonBlockingLockExclusive).ok()?;
+    Some(group)
+}
+
+/// GROUPS-5: removes what dead daemons left in a group.
+fn sweep(above: &Path) {
+    for entry in fs::read_dir(above).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()?.parse().ok());
+        // One that was made just now is not locked yet; a dead daemon in another namespace of processes is not known.
+        let is_dead = pid.and_then(Pid::from_raw).is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH));
+        if let Some(_lock) = is_dead.then(|| locked(&entry.path())).flatten() {
+            remove_tree(&entry.path());
+        }
+    }
 }
 
 /// GROUPS-3: ends and removes what the daemon of a session left that is dead.

@@ -122,3 +122,29 @@ fn what_a_killed_daemon_left_is_removed_by_its_sessions_word() {
     assert!(others.join("w1").exists() && !others.join("w1/pids.max").exists(), "only what is called as ours are");
     assert_eq!(read(&ours.join("w1/pids.max")).as_deref(), Some("0"), "nothing can be forked there any more");
 }
+
+#[test]
+fn what_dead_daemons_left_is_removed_unless_somebody_has_it() {
+    let above = folder(&[]);
+    let mut ended = std::process::Command::new("true").spawn().expect("a process");
+    let dead = ended.id();
+    ended.wait().expect("ended");
+    let left = above.path().join(format!("oxiray-{dead}-00000001"));
+    let kept = above.path().join(format!("oxiray-{dead}-00000002"));
+    let living = above.path().join(format!("oxiray-{}-00000003", std::process::id()));
+    let other = above.path().join("oxiray-fence-7");
+    let full = above.path().join(format!("oxiray-{dead}-00000004"));
+    for group in [&left, &kept, &living, &other, &full] {
+        fs::create_dir(group).expect("made");
+    }
+    fs::create_dir(left.join("w1")).expect("made");
+    // Where this is no control group, a file stands for what keeps it from being removed.
+    fs::write(full.join("cgroup.procs"), "1").expect("written");
+    let lock = locked(&kept).expect("GROUPS-5: nobody has it");
+    assert!(locked(&kept).is_none());
+    sweep(above.path());
+    assert_eq!([&left, &kept, &living, &other, &full].map(|group| group.exists()), [false, true, true, true, true]);
+    drop(lock);
+    sweep(above.path());
+    assert!(!kept.exists());
+}
