@@ -205,7 +205,7 @@ def test_tiers_are_what_is_in_force(tmp_path: Path) -> None:
         free = Holder.options(runtime_env={"env_vars": {name: "1"}}).remote()
         assert ray.get(free.look.remote())[WAYS[0]] == "ok"
         told = tiers(cluster.address)[-1]
-        assert told["tier"] == "variable" and name in told["reason"]
+        assert told["tier"] == "watched" and name in told["reason"]
     finally:
         ray.shutdown()
         cluster.shutdown()

@@ -46,6 +46,12 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
 
 
 @pytest.fixture
+def fencing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[str]]]:
+    """The same, where workers are fenced that can be."""
+    yield from a_watched_cluster(tmp_path, monkeypatch, device_isolation="fence")
+
+
+@pytest.fixture
 def ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[str]]]:
     """The same, where who has something open without a grant is ended."""
     yield from a_watched_cluster(tmp_path, monkeypatch, device_violations="end")
@@ -163,6 +169,18 @@ def test_an_actor_that_is_ended_for_it_is_not_made_again(ending, tmp_path: Path)
     actor = Greedy.remote()
     with pytest.raises(ray.exceptions.ActorDiedError, match="has GPU 1 open"):
         ray.get(actor.open.remote(), timeout=30)
+
+
+def test_what_is_not_fenced_is_watched(fencing, tmp_path: Path) -> None:
+    done = tmp_path / "done"
+    chooses = {"env_vars": {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"}}
+    task = opens.options(num_gpus=1, runtime_env=chooses).remote("/dev/zero", str(done))
+    wait_until(fencing)
+    (violation,) = fencing()
+    assert "granted GPU 0) has GPU 1 open (/dev/zero)" in violation
+    done.touch()
+    ray.get(task, timeout=20)
+    wait_until(lambda: not fencing())
 
 
 def test_there_are_two_things_that_may_become_of_it() -> None:

@@ -49,6 +49,8 @@ pub(crate) struct Opened {
     pub(crate) next: Option<Instant>,
     /// What is open without a grant, in words.
     pub(crate) violations: BTreeMap<OpenedBy, String>,
+    /// The workers that the kernel refuses what they were not granted: nobody has to look.
+    pub(crate) fenced: BTreeSet<Key>,
     /// The workers that are ended for what they had open, in words.
     pub(crate) ended: BTreeMap<Key, String>,
 }

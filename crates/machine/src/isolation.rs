@@ -63,16 +63,16 @@ pub(crate) struct Decision {
 }
 
 impl Decision {
-    fn unfenced(reason: String) -> Self {
-        let told = DeviceIsolation { tier: DeviceTier::Variable, reason };
-        Self { told, by_cgroup: None, fence: None }
+    fn unfenced() -> Self {
+        Self { told: DeviceIsolation::default(), by_cgroup: None, fence: None }
     }
 
-    /// What is open of devices whose nodes are known is looked at.
-    fn watched(offer: &Offer, granted: &Slots<'_>) -> Self {
-        let unknown = open_nodes(offer, granted, &Vec::new()).err();
+    /// What is open of devices is looked at, where all their nodes are known. `why` nothing refuses it others, where that
+    /// was asked for.
+    fn watched(offer: &Offer, granted: &Slots<'_>, why: Option<String>) -> Self {
+        let unknown = open_nodes(offer, granted, &Vec::new()).and_then(|_| numbers_of(&offer.device_nodes)).err();
         let tier = if unknown.is_none() { DeviceTier::Watched } else { DeviceTier::Variable };
-        Self { told: DeviceIsolation { tier, reason: unknown.unwrap_or_default() }, by_cgroup: None, fence: None }
+        Self { told: DeviceIsolation { tier, reason: why.or(unknown).unwrap_or_default() }, by_cgroup: None, fence: None }
     }
 }
 
@@ -87,14 +87,14 @@ impl IsolationPlan {
     ) -> Result<Decision, String> {
         let is_required = self.asked == Isolation::Require;
         if self.asked == Isolation::Watch {
-            return Ok(Decision::watched(offer, granted));
+            return Ok(Decision::watched(offer, granted, None));
         }
         if self.asked < Isolation::Fence || granted.is_empty() && !is_required && !hides_devices(around) {
-            return Ok(Decision::unfenced(String::new()));
+            return Ok(Decision::unfenced());
         }
         match self.fenced(offer, granted, realm, around) {
             Err(reason) if is_required => Err(reason),
-            Err(reason) => Ok(Decision::unfenced(reason)),
+            Err(reason) => Ok(Decision::watched(offer, granted, Some(reason))),
             fenced => fenced,
         }
     }
@@ -111,11 +111,7 @@ impl IsolationPlan {
         }
         let open = open_nodes(offer, granted, realm)?;
         let denied: Vec<&DeviceNode> = offer.device_nodes.iter().filter(|node| !open.contains(node)).collect();
-        let numbers = denied.iter().map(|node| {
-            let number = node.number.ok_or_else(|| format!("nobody tells which number {} has", node.path))?;
-            Ok(DeviceNumber { major: number.major, minor: number.minor })
-        });
-        let numbers = numbers.collect::<Result<Vec<DeviceNumber>, String>>()?;
+        let numbers = numbers_of(denied.iter().copied())?;
         let bears = |mechanism: &&Mechanism| {
             **mechanism != Mechanism::Landlock || offer.devices.iter().all(|of| of.family.fencing.bears_landlock)
         };
@@ -144,6 +140,15 @@ impl IsolationPlan {
         self.mechanisms.retain(|mechanism| *mechanism == Mechanism::Landlock);
         self.why = format!("a fence of another worker failed: {why}");
     }
+}
+
+/// The kernel's numbers of nodes; an error where one is not known.
+fn numbers_of<'a>(nodes: impl IntoIterator<Item = &'a DeviceNode>) -> Result<Vec<DeviceNumber>, String> {
+    let numbers = nodes.into_iter().map(|node| {
+        let number = node.number.ok_or_else(|| format!("nobody tells which number {} has", node.path))?;
+        Ok(DeviceNumber { major: number.major, minor: number.minor })
+    });
+    numbers.collect()
 }
 
 /// The nodes of a worker's realm; an error where it is not known which nodes a device of its own has.

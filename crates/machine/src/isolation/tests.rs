@@ -86,7 +86,7 @@ fn the_strongest_mechanism_that_the_library_bears_is_used() {
     let amd = fenced(&machine("amd", 2, None), &[Mechanism::Landlock]);
     assert!(amd.fence.is_none() && amd.told.reason.contains("fail where Landlock refuses"), "{:?}", amd.told);
     let none = fenced(&nvidia, &[]);
-    assert_eq!((none.told.tier, none.told.reason.as_str()), (DeviceTier::Variable, "nothing works"));
+    assert_eq!((none.told.tier, none.told.reason.as_str()), (DeviceTier::Watched, "nothing works"));
 }
 
 #[test]
@@ -103,16 +103,17 @@ fn a_tier_is_never_more_than_what_is_known() {
     unnumbered.device_nodes[1].number = None;
     let opted_out = [("RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES", "1")];
     let listed = [("CUDA_VISIBLE_DEVICES", "1")];
-    let cases: [(&Offer, Own<'_>, &str); 4] = [
-        (&unknown, &[], "it is not known which device nodes GPU 0 has"),
-        (&unnumbered, &[], "nobody tells which number /dev/gpu1 has"),
-        (&known, &opted_out, "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES in its environment"),
-        (&known, &listed, "CUDA_VISIBLE_DEVICES in its environment"),
+    let (nothing, watched) = (DeviceTier::Variable, DeviceTier::Watched);
+    let cases: [(&Offer, Own<'_>, &str, DeviceTier); 4] = [
+        (&unknown, &[], "it is not known which device nodes GPU 0 has", nothing),
+        (&unnumbered, &[], "nobody tells which number /dev/gpu1 has", nothing),
+        (&known, &opted_out, "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES in its environment", watched),
+        (&known, &listed, "CUDA_VISIBLE_DEVICES in its environment", watched),
     ];
-    for (offer, own, why) in cases {
+    for (offer, own, why, tier) in cases {
         let decision = decided(Isolation::Fence, offer, own).expect("a fence is not required");
         assert!(decision.fence.is_none() && decision.by_cgroup.is_none());
-        assert_eq!(decision.told.tier, DeviceTier::Variable);
+        assert_eq!(decision.told.tier, tier);
         assert!(decision.told.reason.contains(why), "{:?}", decision.told);
         assert!(decided(Isolation::Require, offer, own).expect_err("it is required").contains(why));
         assert_eq!(

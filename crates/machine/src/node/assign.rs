@@ -151,6 +151,11 @@ impl NodeCore {
         if let Some(denied) = decision.by_cgroup {
             self.out.push(Effect::Fence(DeviceFence { worker: key, denied }));
         }
+        if decision.fence.is_some() {
+            self.devices.open.fenced.insert(key);
+        } else {
+            self.devices.open.fenced.remove(&key);
+        }
         if self
             .workers
             .get(&key)

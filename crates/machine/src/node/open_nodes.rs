@@ -41,10 +41,11 @@ pub struct OpenNodes {
 }
 
 impl NodeCore {
-    /// Sees to the next look while a worker serves a job, on a machine that is to be watched and whose device nodes are known.
+    /// Sees to the next look while a worker serves a job that nothing refuses other devices, on a machine that is to be watched
+    /// and whose device nodes are known.
     pub(super) fn watch_open_nodes(&mut self) {
-        let is_watched = self.plan.isolation.asked == Isolation::Watch && self.devices.open.next.is_none();
-        if is_watched && self.has_own_nodes() && self.serving().next().is_some() {
+        let is_watched = self.plan.isolation.asked >= Isolation::Watch && self.devices.open.next.is_none();
+        if is_watched && self.has_own_nodes() && self.unfenced().next().is_some() {
             let due = self.now + LOOKED_AT_EVERY;
             self.devices.open.next = Some(due);
             self.alarm_at(due, Alarm::OpenNodes);
@@ -54,7 +55,7 @@ impl NodeCore {
     /// It is time for a look.
     pub(super) fn look_at_open_nodes(&mut self) {
         self.devices.open.next = None;
-        let workers: Vec<u32> = self.serving().filter_map(|(_, worker)| worker.pid).collect();
+        let workers: Vec<u32> = self.unfenced().filter_map(|(_, worker)| worker.pid).collect();
         if !workers.is_empty() {
             self.out.push(Effect::LookAtOpenNodes { workers });
         }
@@ -119,11 +120,16 @@ impl NodeCore {
     pub(super) fn closed_with(&mut self, worker: Key) {
         self.devices.open.violations.retain(|by, _| by.worker != worker);
         self.devices.open.ended.remove(&worker);
+        self.devices.open.fenced.remove(&worker);
     }
 
     fn serving(&self) -> impl Iterator<Item = (Key, &Worker)> {
         let serving = self.workers.iter().filter(|(_, worker)| worker.job.is_some() && !worker.is_doomed);
         serving.map(|(key, worker)| (*key, worker))
+    }
+
+    fn unfenced(&self) -> impl Iterator<Item = (Key, &Worker)> {
+        self.serving().filter(|(key, _)| !self.devices.open.fenced.contains(key))
     }
 
     fn has_own_nodes(&self) -> bool {
