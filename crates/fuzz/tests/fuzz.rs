@@ -26,9 +26,10 @@ fn nothing_that_peers_say_ends_the_core() {
 
 #[test]
 fn nothing_that_comes_over_a_connection_ends_its_reader() {
-    let heard = frames::run(1, 20_000);
-    // A frame with a malformed identifier ends its connection, too.
-    assert!(heard > 1_000, "{heard} messages came of 20,000 frames");
+    // A frame with a malformed identifier ends its connection, too; and one whose header was changed may announce so much that
+    // all that follows is taken for its body.
+    let heard: u64 = (1..=8).map(|seed| frames::run(seed, 5_000)).sum();
+    assert!(heard > 1_000, "{heard} messages came of 40,000 frames");
 }
 
 #[test]

@@ -72,7 +72,11 @@ impl Decision {
     fn watched(offer: &Offer, granted: &Slots<'_>, why: Option<String>) -> Self {
         let unknown = open_nodes(offer, granted, &Vec::new()).and_then(|_| numbers_of(&offer.device_nodes)).err();
         let tier = if unknown.is_none() { DeviceTier::Watched } else { DeviceTier::Variable };
-        Self { told: DeviceIsolation { tier, reason: why.or(unknown).unwrap_or_default() }, by_cgroup: None, fence: None }
+        Self {
+            told: DeviceIsolation { tier, reason: why.or(unknown).unwrap_or_default() },
+            by_cgroup: None,
+            fence: None,
+        }
     }
 }
 

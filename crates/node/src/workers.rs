@@ -120,11 +120,6 @@ impl Workers {
         process.pidfd.as_ref().map_or(Ok(()), oxiray_processes::kill_by_pidfd)
     }
 
-    /// Whether it was this daemon that killed a worker, or is to.
-    pub(crate) fn is_doomed(&self, key: Key) -> bool {
-        self.by_key.get(&key).is_some_and(|process| process.is_doomed)
-    }
-
     /// All of a worker is dead, in this way; `false` where that is known already. What it said last is yet to be heard.
     pub(crate) fn ended(&mut self, key: Key, text: &str) -> bool {
         let Some(process) = self.by_key.get_mut(&key).filter(|process| process.end.is_none()) else { return false };

@@ -19,15 +19,14 @@ const NAMED_MAX: usize = 4;
 type HeldThere = BTreeMap<NodeId, Demand>;
 
 impl HeadCore {
-    /// Arranges for a look, where something waits for more than processors.
+    /// Arranges for a look, where somebody waits.
     pub(super) fn arm_deadlocks(&mut self) {
-        if self.may_be_deadlocked()
-            && let Some(period) = self.pending.deadlocks.arm(self.own.plan().patience.deadlock)
-        {
+        if let Some(period) = self.pending.deadlocks.arm(self.own.plan().patience.deadlock) {
             self.clock.alarm_at(self.clock.now + period, Alarm::Deadlocks);
         }
     }
 
+    /// Whether something waits for more than processors.
     fn may_be_deadlocked(&self) -> bool {
         self.pending.queue.waiting().any(
             |waiting| matches!(waiting.resource_request, Need::ResourceRequest(request) if needs_more(&request.demand)),
