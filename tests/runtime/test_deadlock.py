@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -43,12 +44,7 @@ class Barrier:
     def __init__(self, parties: int) -> None:
         self.parties, self.arrived = parties, 0
 
-    def count(self) -> int:
-        return self.arrived
-
     async def arrive(self) -> None:
-        import asyncio
-
         self.arrived += 1
         while self.arrived < self.parties:
             await asyncio.sleep(0.01)
@@ -70,7 +66,6 @@ def test_of_two_that_wait_for_each_other_one_fails_and_the_other_goes_on(start: 
     found = outcomes([parent.remote(barrier), parent.remote(barrier)])
     assert sorted(type(one).__name__ for one in found) == ["DeviceDeadlockError", "int"]
     text = str(next(one for one in found if isinstance(one, DeviceDeadlockError)))
-    print(text)
     assert text.count("waits for `leaf`") == 2 and "Ask for less in `leaf`" in text
 
 

@@ -208,7 +208,7 @@ impl Runtime {
         deadline: Option<Instant>,
         mut check: impl FnMut(&mut State) -> Option<R>,
     ) -> Result<R, RuntimeError> {
-        let (mut is_asked_for, mut begun) = (false, false);
+        let (mut is_asked_for, mut begun, mut noted) = (false, false, false);
         // Calls that are alone run in the main thread; what other threads wait for holds nobody up.
         let is_stuck_without = needs_all && deadline.is_none() && is_main_thread();
         let result = self.shared.wait(deadline, |state| {
@@ -227,15 +227,15 @@ impl Runtime {
                 }
                 state.now = Instant::now();
                 begun = state.begin_waiting(ids);
-                if is_stuck_without {
-                    state.note_awaited(ids);
-                }
+                noted = is_stuck_without && state.note_awaited(ids);
             }
             None
         });
-        if begun || (is_stuck_without && is_asked_for) {
+        if begun || noted {
             self.shared.with(|state| {
-                state.forget_awaited(is_stuck_without);
+                if noted {
+                    state.forget_awaited();
+                }
                 if begun {
                     state.end_waiting();
                 }

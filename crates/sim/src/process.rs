@@ -268,7 +268,7 @@ impl World {
     /// What runs waits for nothing more.
     fn end_waiting(&mut self, process: ProcessIndex, lends: bool) {
         self.with_core(process, |core| {
-            core.forget_awaited(true);
+            core.forget_awaited();
             if lends {
                 core.end_waiting();
             }

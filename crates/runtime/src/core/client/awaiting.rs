@@ -14,16 +14,19 @@ const OBJECTS_MAX: usize = 256;
 const CALLS_MAX: usize = 1024;
 
 impl<I: Io> Client<I> {
-    /// The call in the main thread waits for all of these, for as long as it takes.
-    pub fn note_awaited(&mut self, ids: &[ObjectId]) {
-        self.service.awaited = ids.iter().take(OBJECTS_MAX).copied().collect();
+    /// The call in the main thread waits for all of these, for as long as it takes. `false` where none runs here, and there is
+    /// nothing to forget.
+    pub fn note_awaited(&mut self, ids: &[ObjectId]) -> bool {
+        let runs = !self.service.inbox.is_done();
+        if runs {
+            self.service.awaited = ids.iter().take(OBJECTS_MAX).copied().collect();
+        }
+        runs
     }
 
-    /// It does not any more, where it was it who `noted` something.
-    pub fn forget_awaited(&mut self, noted: bool) {
-        if noted {
-            self.service.awaited = Vec::new();
-        }
+    /// It does not any more.
+    pub fn forget_awaited(&mut self) {
+        self.service.awaited = Vec::new();
     }
 
     /// Tells the head what the call that runs here, and none beside it, cannot go on without.
