@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from watching import wait_until
 
 import oxiray as ray
 from oxiray.exceptions import ActorUnschedulableError, DeviceDeadlockError, GetTimeoutError, RayTaskError
@@ -155,12 +156,13 @@ def test_an_actor_that_waits_for_another(start: Any) -> None:
 def test_drivers_may_only_be_told(start: Any, capfd: pytest.CaptureFixture[str]) -> None:
     start(1, "tell")
     waiting = parent.remote(Barrier.remote(1))
-    deadline = time.monotonic() + 30
-    said = ""
-    while "would for ever" not in said and time.monotonic() < deadline:
-        said += capfd.readouterr().err
-        time.sleep(0.1)
-    assert "They wait until one of them is cancelled" in said
+    said: list[str] = []
+
+    def is_told() -> bool:
+        said.append(capfd.readouterr().err)
+        return "They wait until one of them is cancelled" in "".join(said)
+
+    wait_until(is_told)
     with pytest.raises(GetTimeoutError):
         ray.get(waiting, timeout=2)
     ray.cancel(waiting, force=True)

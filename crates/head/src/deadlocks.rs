@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 const PERIOD: Duration = Duration::from_secs(2);
 const PERIOD_MIN: Duration = Duration::from_millis(250);
 const WORKERS_A_SECOND: u64 = 128;
-/// How much of what one worker says is looked at.
-const SAID_MAX: usize = 256;
+/// How much of what one worker says is looked at: each takes a look at every machine.
+const SAID_MAX: usize = 32;
 
 /// What a worker cannot go on without.
 #[derive(Debug, Clone, Default)]
@@ -39,12 +39,11 @@ impl From<WaitsReport> for Waits {
     }
 }
 
-/// Who was found, since when, and whether their drivers know.
+/// Who was found, and since when; their drivers know.
 #[derive(Debug)]
 struct Found {
     workers: BTreeSet<Key>,
     since: Instant,
-    is_told: bool,
 }
 
 /// What is to be done about those who were found.
@@ -98,18 +97,16 @@ impl Deadlocks {
         if workers.is_empty() {
             return Verdict::Nothing;
         }
-        let (since, is_told) = match before {
-            Some(before) if !before.workers.is_disjoint(&workers) => (before.since, before.is_told),
-            _ => (now, false),
+        let Some(Found { since, .. }) = before.filter(|before| !before.workers.is_disjoint(&workers)) else {
+            self.found = Some(Found { workers, since: now });
+            return Verdict::Tell;
         };
-        let verdict = match () {
-            () if !is_told => Verdict::Tell,
-            () if patience.is_some_and(|patience| now.saturating_duration_since(since) >= patience) => Verdict::Fail,
-            () => Verdict::Nothing,
-        };
-        // DEADLOCK-2: after a failure, the time begins anew.
-        self.found = (verdict != Verdict::Fail).then_some(Found { workers, since, is_told: true });
-        verdict
+        if patience.is_some_and(|patience| now.saturating_duration_since(since) >= patience) {
+            // DEADLOCK-2: the time begins anew.
+            return Verdict::Fail;
+        }
+        self.found = Some(Found { workers, since });
+        Verdict::Nothing
     }
 }
 
@@ -119,14 +116,17 @@ fn period(patience: Option<Duration>, workers: usize) -> Duration {
     least.max(Duration::from_secs(workers as u64 / WORKERS_A_SECOND))
 }
 
-/// Those of `waiting` that can never go on, where `waits` says of a worker whether it does while these are stuck.
-pub(crate) fn stuck(
+/// Those of `waiting` that can never go on. `held_by` says what these hold, and `waits` of a worker whether it waits while these
+/// are stuck and that is held.
+pub(crate) fn stuck<H>(
     waiting: impl IntoIterator<Item = Key>,
-    waits: impl Fn(Key, &BTreeSet<Key>) -> bool,
+    held_by: impl Fn(&BTreeSet<Key>) -> H,
+    waits: impl Fn(Key, &BTreeSet<Key>, &H) -> bool,
 ) -> BTreeSet<Key> {
     let mut stuck: BTreeSet<Key> = waiting.into_iter().collect();
     loop {
-        let goes_on: Vec<Key> = stuck.iter().copied().filter(|worker| !waits(*worker, &stuck)).collect();
+        let held = held_by(&stuck);
+        let goes_on: Vec<Key> = stuck.iter().copied().filter(|worker| !waits(*worker, &stuck, &held)).collect();
         if goes_on.is_empty() {
             return stuck;
         }
@@ -145,8 +145,9 @@ mod tests {
         // Whoever has an arrow to nobody waits for nobody; 9 goes on.
         let arrows =
             BTreeMap::from([(1, vec![2]), (2, vec![1]), (3, vec![9]), (4, vec![3]), (5, vec![1, 3]), (6, vec![])]);
-        let waits = |worker: Key, stuck: &BTreeSet<Key>| arrows[&worker].iter().any(|other| stuck.contains(other));
-        assert_eq!(stuck(arrows.keys().copied(), waits), BTreeSet::from([1, 2, 5]));
+        let waits =
+            |worker: Key, stuck: &BTreeSet<Key>, (): &()| arrows[&worker].iter().any(|other| stuck.contains(other));
+        assert_eq!(stuck(arrows.keys().copied(), |_| (), waits), BTreeSet::from([1, 2, 5]));
     }
 
     #[test]

@@ -96,6 +96,11 @@ impl Making {
         self.ticket.take()
     }
 
+    /// The ticket under which it waits.
+    pub(crate) fn ticket(&self) -> Option<u64> {
+        self.ticket
+    }
+
     /// Whether it waits for its resources.
     pub(crate) fn is_waiting(&self) -> bool {
         self.ticket.is_some()

@@ -4,7 +4,7 @@ use super::HeadCore;
 use crate::clock::Alarm;
 use crate::deadlocks::{Verdict, Waits, stuck};
 use crate::demands::Need;
-use crate::queue::{PendingKind, PendingRequest};
+use crate::queue::PendingKind;
 use oxiray_ids::{ActorId, JobId, NodeId};
 use oxiray_machine::Key;
 use oxiray_resources::{Demand, Quantity, ResourceName};
@@ -36,7 +36,11 @@ impl HeadCore {
     /// A round of questions is over: looks at what was said, does what follows, and asks anew where there is reason to.
     pub(super) fn look_for_deadlocks(&mut self) {
         let said = self.pending.deadlocks.end_round();
-        let found = stuck(said.keys().copied(), |worker, stuck| self.is_stuck(worker, &said[&worker], stuck));
+        let found = stuck(
+            said.keys().copied(),
+            |stuck| self.held_by(stuck),
+            |worker, stuck, held| self.is_stuck(worker, &said[&worker], stuck, held),
+        );
         match self.pending.deadlocks.find(found.clone(), self.own.plan().patience.deadlock, self.clock.now) {
             Verdict::Nothing => {}
             Verdict::Tell => self.tell_of_deadlock(&found, &said),
@@ -56,35 +60,34 @@ impl HeadCore {
         self.clock.alarm_at(self.clock.now + period, Alarm::Deadlocks);
     }
 
-    /// Whether a worker can never go on while these cannot.
-    fn is_stuck(&self, worker: Key, waits: &Waits, stuck: &BTreeSet<Key>) -> bool {
+    /// Whether a worker can never go on while these cannot, and this is held by them.
+    fn is_stuck(&self, worker: Key, waits: &Waits, stuck: &BTreeSet<Key>, held: &HeldThere) -> bool {
         let Some(client) = self.clients.by_key.get(&worker) else { return false };
         let lease_is_stuck =
             |key: &u64| self.workers.leases.get(key).is_some_and(|lease| stuck.contains(&lease.worker));
-        let of_leases = waits.leases.iter().filter_map(|number| client.leases.get(number)).any(lease_is_stuck);
-        let held = || self.held_by(stuck);
-        of_leases
-            || waits.actors.iter().any(|actor| self.actor_is_stuck(*actor, stuck))
-            || waits.requests.iter().any(|request| {
-                // One that is being served is not in the queue, and others of its kind come after it.
-                let all =
-                    client.waiting.values().all(|ticket| self.pending.queue.resource_request_of(ticket).is_some());
-                all && client.waiting.get(request).is_some_and(|ticket| self.never_served(*ticket, &held()))
-            })
+        if waits.leases.iter().filter_map(|number| client.leases.get(number)).any(lease_is_stuck)
+            || waits.actors.iter().any(|actor| self.actor_is_stuck(*actor, client.job, stuck, held))
+        {
+            return true;
+        }
+        let mut tickets = waits.requests.iter().filter_map(|request| client.waiting.get(request));
+        // One that is being served is not in the queue, and others of its kind come after it.
+        tickets.any(|ticket| self.never_served(*ticket, held))
+            && client.waiting.values().all(|ticket| self.pending.queue.resource_request_of(ticket).is_some())
     }
 
-    fn actor_is_stuck(&self, actor: ActorId, stuck: &BTreeSet<Key>) -> bool {
+    fn actor_is_stuck(&self, actor: ActorId, job: JobId, stuck: &BTreeSet<Key>, held: &HeldThere) -> bool {
         let worker = self.actors.known.get(actor).and_then(crate::actors::Actor::worker);
         match worker.and_then(|worker| self.clients.key_of(worker)) {
             Some(key) => stuck.contains(&key),
-            None => self.ticket_of(actor).is_some_and(|ticket| self.never_served(ticket, &self.held_by(stuck))),
+            None => self.ticket_of(actor, job).is_some_and(|ticket| self.never_served(ticket, held)),
         }
     }
 
-    /// The request of an actor that waits to be made.
-    fn ticket_of(&self, actor: ActorId) -> Option<u64> {
-        let is_its = |wanted: &PendingRequest| matches!(wanted.want, PendingKind::Actor(id) if id == actor);
-        self.pending.wanted.iter().find(|(_, wanted)| is_its(wanted)).map(|(ticket, _)| *ticket)
+    /// The request of an actor that waits to be made, where it is of that job: a worker may name any, and none of another job
+    /// fails for what it says.
+    fn ticket_of(&self, actor: ActorId, job: JobId) -> Option<u64> {
+        self.actors.making.get(&actor).filter(|making| making.job == job)?.ticket()
     }
 
     /// What these hold and do not lend while they wait.
@@ -157,7 +160,9 @@ impl HeadCore {
             let (Some(client), Some(waits)) = (self.clients.by_key.get(worker), said.get(worker)) else { continue };
             let requests = waits.requests.iter().filter_map(|request| client.waiting.get(request));
             tickets.extend(requests.map(|ticket| (*ticket, Some(*worker))));
-            tickets.extend(waits.actors.iter().filter_map(|actor| self.ticket_of(*actor)).map(|ticket| (ticket, None)));
+            tickets.extend(
+                waits.actors.iter().filter_map(|actor| self.ticket_of(*actor, client.job)).map(|ticket| (ticket, None)),
+            );
         }
         tickets.into_iter().filter(|(ticket, _)| self.never_served(*ticket, &held)).max()
     }
@@ -188,7 +193,7 @@ impl HeadCore {
         let client = self.clients.by_key.get(&worker);
         let tickets = said.get(&worker).into_iter().flat_map(|waits| {
             let of_requests = waits.requests.iter().filter_map(|request| client?.waiting.get(request).copied());
-            of_requests.chain(waits.actors.iter().filter_map(|actor| self.ticket_of(*actor)))
+            of_requests.chain(waits.actors.iter().filter_map(|actor| self.ticket_of(*actor, client?.job)))
         });
         let labels: BTreeSet<&str> =
             tickets.filter_map(|ticket| self.pending.wanted.get(&ticket)).map(|wanted| wanted.label.as_str()).collect();
