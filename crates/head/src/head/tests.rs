@@ -5,6 +5,7 @@ mod after_the_job;
 mod any_order;
 mod bundle_placement;
 mod census;
+mod deadlocks;
 mod devices;
 mod drain;
 mod environments;
