@@ -104,12 +104,13 @@ impl Jobs {
     }
 
     /// The job's driver is gone, at this time; the first word on how and when stands. Returns the jobs that are forgotten
-    /// because of that.
-    pub(crate) fn end(&mut self, id: JobId, end: JobEnd, now_ms: u64) -> Vec<JobId> {
+    /// because of that: the oldest of those that ended and of which nothing `lives`.
+    pub(crate) fn end(&mut self, id: JobId, end: JobEnd, now_ms: u64, lives: impl Fn(JobId) -> bool) -> Vec<JobId> {
         if let Some(job) = self.by_number.get_mut(&id.number()).filter(|job| job.end.is_none()) {
             (job.end, job.ended_ms) = (Some(end), now_ms);
         }
-        let ended: Vec<JobId> = self.iter().filter(|job| job.end.is_some()).map(|job| job.id).collect();
+        let ended = self.iter().filter(|job| job.end.is_some()).map(|job| job.id);
+        let ended: Vec<JobId> = ended.filter(|job| !lives(*job)).collect();
         let forgotten: Vec<JobId> = ended.iter().take(ended.len().saturating_sub(ENDED_JOBS_KEPT)).copied().collect();
         for id in &forgotten {
             self.by_number.remove(&id.number());
@@ -148,8 +149,10 @@ mod tests {
         assert_eq!((first.id, first.namespace.as_str()), (JobId::from_number(1), "own"));
         for _ in 0..=ENDED_JOBS_KEPT {
             let id = jobs.start(WorkerId::NIL, 7, "given", || unreachable!()).id;
-            jobs.end(id, JobEnd::Succeeded, 1);
+            jobs.end(id, JobEnd::Succeeded, 1, |job| job == JobId::from_number(2));
         }
+        let last = jobs.start(WorkerId::NIL, 7, "given", || unreachable!()).id;
+        assert_eq!(jobs.end(last, JobEnd::Succeeded, 1, |_| false).len(), 2, "of the second, nothing lives any more");
         assert_eq!(jobs.iter().count(), ENDED_JOBS_KEPT + 1);
         assert_eq!(jobs.get(first.id).expect("it runs").end, None);
         assert_eq!(jobs.get(JobId::from_number(2)), None);
@@ -159,8 +162,8 @@ mod tests {
     fn the_first_word_on_how_and_when_a_job_ended_stands() {
         let mut jobs = Jobs::default();
         let id = jobs.start(WorkerId::NIL, 7, "", || "own".into()).id;
-        jobs.end(id, JobEnd::Succeeded, 10);
-        jobs.end(id, JobEnd::Failed("its stream ended".into()), 20);
+        jobs.end(id, JobEnd::Succeeded, 10, |_| false);
+        jobs.end(id, JobEnd::Failed("its stream ended".into()), 20, |_| false);
         let job = jobs.get(id).expect("it is remembered");
         assert_eq!((&job.end, job.ended_ms), (&Some(JobEnd::Succeeded), 10));
     }

@@ -141,7 +141,8 @@ impl HeadCore {
     /// Kills what lives only for the job.
     pub(super) fn end_job(&mut self, job: JobId, end: JobEnd) {
         self.durable.touch(Row::Job(job));
-        for forgotten in self.jobs.known.end(job, end, self.clock.wall_ms) {
+        let details = &self.jobs.details;
+        for forgotten in self.jobs.known.end(job, end, self.clock.wall_ms, |job| details.contains_key(&job)) {
             self.durable.touch(Row::Job(forgotten));
         }
         let of_job = self.workers.by_key.iter().filter(|(_, worker)| worker.job == job).map(|(key, _)| *key);

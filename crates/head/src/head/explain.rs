@@ -1,16 +1,17 @@
 //! Why something waits: what it waits for, and for each node the first rule that fails there.
 
 use super::HeadCore;
-use crate::actors::ActorState;
+use crate::actors::{Actor, ActorState};
 use crate::census::CallReport;
 use crate::demands::Need;
 use crate::placement_groups::GroupPhase;
 use crate::queue::{PendingKind, PendingRequest};
+use crate::workers::Duty;
 use oxiray_ids::{ActorId, BundleNumber, NodeId, PlacementGroupId, TaskId};
 use oxiray_machine::Holder;
 use oxiray_scheduler::{Obstacle, Reason, Rule, Verdict, group_verdicts, verdicts};
 use oxiray_state::state_name;
-use oxiray_wire::message::{StateQuery, TaskStage};
+use oxiray_wire::message::{Failure, StateQuery, TaskStage};
 use oxiray_wire::state::{Explanation, NodeVerdict};
 use std::collections::BTreeMap;
 
@@ -85,11 +86,40 @@ impl HeadCore {
         };
         Ok(match ticket {
             Some((ticket, _)) => self.ticket_explained("actor", &id.hex(), state, *ticket),
-            None if self.actors.making.get(&id).is_some_and(|making| making.is_unfinished) => {
-                settled("actor", &id.hex(), name, state, "it waits for the arguments of its constructor")
-            }
-            None => settled("actor", &id.hex(), name, state, "a node was chosen and is making its process"),
+            None => settled("actor", &id.hex(), name, state, &self.why_no_request(actor)),
         })
+    }
+
+    /// What an actor without a process waits for that has no request in the queue.
+    fn why_no_request(&self, actor: &Actor<Failure>) -> String {
+        let id = actor.description.id;
+        let making = self.actors.making.get(&id);
+        let is_its = |want: &PendingKind| matches!(want, PendingKind::Actor(ordered) if *ordered == id);
+        if let Some(order) = self.members.orders.values().find(|order| is_its(&order.wanted.want)) {
+            let node = self.members.node_of_member(order.member);
+            let node = node.map(|node| format!("node {} ", node.hex())).unwrap_or_default();
+            return format!("a node was chosen: {node}is making its process");
+        }
+        if let Some(node) = making.and_then(|making| making.post) {
+            return format!(
+                "it was on node {} when the head was restarted, and that node has not come back yet",
+                node.hex()
+            );
+        }
+        if let Some(worker) = self.workers.by_key.values().find(|worker| worker.duty == Duty::Actor(id)) {
+            return format!("its last process (pid {}) is ending", worker.pid.unwrap_or(0));
+        }
+        if self.actors.known.awaits_arguments(id) {
+            return "it waits for arguments of its constructor, which were lost and are made again".into();
+        }
+        if making.is_some_and(|making| making.is_unfinished) {
+            return "it waits for the arguments of its constructor".into();
+        }
+        match actor.failed_starts {
+            0 => "nothing is under way for it, which is a defect of Oxiray: report it, and kill the actor".into(),
+            1 => "its constructor did not end; it is tried again after a pause".into(),
+            times => format!("its constructor did not end {times} times; it is tried again after a pause"),
+        }
     }
 
     fn group_explained(&self, id: PlacementGroupId) -> Result<Explanation, String> {

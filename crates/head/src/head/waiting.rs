@@ -17,6 +17,8 @@ const RECLAIM_PERIODS: (Duration, Duration) = (Duration::from_millis(5), Duratio
 const NOTICE_AFTER: Duration = Duration::from_secs(10);
 /// Of how many classes of each job that waits it is looked whether leases are to be recalled.
 const CLASSES_MAX: usize = 16;
+/// Why a request is refused whose job is forgotten: nobody knows with which program its worker would be started.
+const JOB_OVER: &str = "its job is over and forgotten";
 /// How many workers may be starting at once.
 pub(super) const STARTING_MAX: usize = 64;
 
@@ -31,9 +33,12 @@ impl HeadCore {
             let is_over = !self.jobs.details.contains_key(&wanted.job);
             match share {
                 Share::BundlePlacement(room) => self.group_placed(&wanted.want, &room),
-                Share::Prefetches(..) if is_over => {}
+                Share::Prefetches(..) if is_over => self.turn_away(&wanted, JOB_OVER.to_owned()),
                 Share::Prefetches(need, journey) => self.bring(ticket, wanted, need, journey),
-                Share::On(member, ..) if is_over => self.members.look_again(member),
+                Share::On(member, ..) if is_over => {
+                    self.members.look_again(member);
+                    self.turn_away(&wanted, JOB_OVER.to_owned());
+                }
                 Share::On(member, need, parts) => self.order(member, ticket, wanted, (need, parts)),
             }
         }

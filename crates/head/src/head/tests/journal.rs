@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::actors::ActorState;
+use crate::jobs::ENDED_JOBS_KEPT;
 use crate::placement_groups::GroupPhase;
-use oxiray_ids::PlacementGroupId;
+use oxiray_ids::{JobId, PlacementGroupId};
 use oxiray_journal::Rows;
 use oxiray_wire::message::{
     ActorFailed, Driver, Goodbye, GroupAnswer, GroupBundle, GroupCreate, KeyValueAction, KeyValueAnswer,
@@ -376,6 +377,43 @@ fn an_actor_that_ended_with_its_head_is_made_anew_where_it_may_be_and_is_dead_wi
     let other = third.driver();
     third.say(other, ActorConnect { actor: id(1), lost: None });
     assert!(third.deaths(other, 1)[0].contains("It was restarted 1 times before"), "{:?}", third.deaths(other, 1));
+}
+
+/// A head on whose cluster a detached actor lives whose job is over, more jobs ended after it than are remembered.
+fn after_many_jobs() -> World {
+    let mut world = World::keeping(3, 0, Rows::new());
+    let first = world.driver();
+    world.say(first, named(1, -1));
+    let worker = world.placed(first, 1).expect("placed");
+    world.say(worker, ActorReady {});
+    world.core.driver_left(first);
+    for _ in 0..ENDED_JOBS_KEPT + 2 {
+        let later = world.driver();
+        world.core.driver_left(later);
+    }
+    world.settle();
+    world
+}
+
+#[test]
+fn a_detached_actor_is_made_anew_by_the_next_head_however_many_jobs_ended_meanwhile() {
+    let world = after_many_jobs();
+    let is_known = |number: u32| world.core.as_head().jobs.known.get(JobId::from_number(number)).is_some();
+    assert_eq!((is_known(1), is_known(2)), (true, false), "of the first job an actor lives");
+    let mut next = World::keeping(3, 0, world.rows.clone());
+    next.settle();
+    assert!(next.process_of(1).is_some(), "it is made anew");
+}
+
+#[test]
+fn an_actor_whose_job_no_row_tells_of_is_dead_with_the_reason_and_does_not_wait() {
+    let mut rows = after_many_jobs().rows;
+    rows.retain(|(table, _), _| *table != super::super::records::table::JOB);
+    let mut next = World::keeping(3, 0, rows);
+    next.settle();
+    let other = next.driver();
+    next.say(other, ActorConnect { actor: id(1), lost: None });
+    assert!(next.deaths(other, 1)[0].contains("its job is over and forgotten"), "{:?}", next.deaths(other, 1));
 }
 
 #[test]
