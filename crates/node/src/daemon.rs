@@ -80,6 +80,7 @@ pub(crate) struct Daemon {
 impl Daemon {
     /// Serves until it is to stop, then ends everything.
     pub(crate) fn serve(mut self) -> Result<Ended, rustix::io::Errno> {
+        oxiray_processes::go_first_where_processors_are_short();
         self.look_at_memory();
         self.carry_out();
         self.open_door();

@@ -47,6 +47,27 @@ fn next_departed(reaper: &mut ChildReaper) -> Departed {
 }
 
 #[test]
+fn who_goes_first_where_processors_are_short_takes_nobody_along() {
+    let nice = || rustix::process::getpriority_process(None).expect("it is there");
+    let loop_of_daemon = move || {
+        crate::go_first_where_processors_are_short();
+        let child = Command::new("nice").output().expect("coreutils");
+        let thread = std::thread::spawn(nice).join().expect("it does not panic");
+        (nice(), String::from_utf8_lossy(&child.stdout).trim().to_owned(), thread)
+    };
+    let first = std::thread::spawn(loop_of_daemon).join().expect("it does not panic");
+    // Where this may not be, all stays as it was.
+    let may = rustix::process::geteuid().is_root();
+    assert_eq!(first, (if may { -10 } else { 0 }, "0".to_owned(), 0));
+    assert_eq!(nice(), 0, "of another thread nothing is changed");
+    let given = move || {
+        rustix::process::setpriority_process(None, 5).expect("everybody may go last");
+        loop_of_daemon()
+    };
+    assert_eq!(std::thread::spawn(given).join().expect("it does not panic"), (5, "5".to_owned(), 5));
+}
+
+#[test]
 fn a_child_departs_with_its_status() {
     in_own_process("a_child_departs_with_its_status", || {
         let mut reaper = ChildReaper::new().expect("a child reaper");
