@@ -20,6 +20,8 @@ def remote(*args: Any, **options: Any) -> Any:
     num_cpus: int, float or None. Processors that a call, or an actor, holds. By default 1 for a call; for an actor 1 to be
         placed and none after that.
     num_gpus: int, float or None. GPUs, or a share of one; none by default.
+    gpu_memory: int, float, str or None. Memory of one GPU, in bytes or as "8GiB", in place of num_gpus; none by default. An
+        option of Oxiray's own.
     memory: int, float or None. Bytes of the resource "memory"; none by default. No limit is enforced.
     resources: dict of str to number, or None. Further resources by name; none by default.
     accelerator_type: str or None. The kind of device its node must have, as ray.util.accelerators names it; any by default.

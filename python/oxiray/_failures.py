@@ -239,6 +239,7 @@ _BY_CODE: dict[str, _Maker] = {
     "actor_unschedulable": _with_text(errors.ActorUnschedulableError),
     "worker_crashed": _worker_crashed,
     "out_of_memory": _plain(errors.OutOfMemoryError),
+    "device_memory_exceeded": _plain(errors.DeviceMemoryExceededError),
     "actor_died": _actor_died,
     # The answer of the call that ended the actor.
     "actor_left": _actor_died,

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from oxiray import _labels, _logging, runtime_env as environments
+from oxiray import _gpu_memory, _labels, _logging, runtime_env as environments
 from oxiray._logging import LoggingConfig
 
 #: What addresses of Ray Client begin with, and the port that they name where they name none.
@@ -35,6 +35,7 @@ _HIDDEN: dict[str, tuple[type, ...]] = {
     "_node_ip_address": (str,),
     "device_isolation": (str,),
     "device_violations": (str,),
+    "gpu_memory": (int, float, str),
     "_driver_object_store_memory": (int,),
     "_memory": (int, float),
     "_redis_username": (str,),
@@ -85,6 +86,7 @@ class InitOptions:
     object_spilling_directory: str | None = None
     device_isolation: str | None = None
     device_violations: str | None = None
+    gpu_memory: int | None = None
     system_config: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -131,6 +133,8 @@ DOCUMENTATION = """Connects to a cluster, or starts a private one on this machin
     device_violations: "tell", "end" or None. What becomes of a process that "watch" finds with a device open which it was not
         granted: its driver is told, or it is ended besides; by default OXIRAY_DEVICE_VIOLATIONS, else "tell". An option of
         Oxiray's own.
+    gpu_memory: int, float, str or None. How much memory each GPU of a new cluster has, in bytes or as "80GiB", for requests
+        with gpu_memory=; by default what is found. An option of Oxiray's own.
     _node_name: str or None. The name of a new cluster's node; by default its address.
     _node_ip_address: str or None. Of several nodes on this machine, the one to connect to; by default the first.
     _system_config: dict or None. Switches of a new cluster: lineage_pinning_enabled (bool, True),
@@ -216,6 +220,7 @@ def init_options(
         object_spilling_directory=_path(hidden.get("object_spilling_directory")),
         device_isolation=hidden.get("device_isolation"),
         device_violations=hidden.get("device_violations"),
+        gpu_memory=_gpu_memory.size("gpu_memory", hidden["gpu_memory"]) if hidden.get("gpu_memory") is not None else None,
         system_config=_system_config(hidden),
     )
 

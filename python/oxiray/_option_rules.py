@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from oxiray import _families, _labels, _without_effect
+from oxiray import _families, _gpu_memory, _labels, _without_effect
 from oxiray._init_options import QUANTITY_MAX
 from oxiray.runtime_env import checked as checked_runtime_env
 from oxiray.util.placement_group import PlacementGroup
@@ -75,6 +75,8 @@ def _check_resources(_: str, resources: Any) -> None:
                 f"Use the 'num_cpus' and 'num_gpus' keyword instead of 'CPU' and 'GPU' in 'resources' keyword: 'resources' "
                 f"asks for {name}={resources[name]!r}; write {keyword}={resources[name]!r}"
             )
+    if _gpu_memory.RESOURCE in resources:
+        raise ValueError(f"'resources' asks for {_gpu_memory.RESOURCE}: use the 'gpu_memory' keyword instead")
     for name, quantity in resources.items():
         if not isinstance(name, str):
             raise TypeError(f"the names in 'resources' must be strings, but {name!r} is a {type(name)}")
@@ -189,6 +191,7 @@ _SHARED: dict[str, Rule] = {
     "fallback_strategy": Rule((list, NONE), _labels.check_fallback),
     "accelerator_type": Rule((str, NONE)),
     "memory": Rule((float, int, NONE), check_share),
+    "gpu_memory": Rule((float, int, str, NONE), _gpu_memory.check),
     "name": Rule((str, NONE)),
     "num_cpus": Rule((float, int, NONE), check_share),
     **dict.fromkeys(_families.OPTIONS, Rule((float, int, NONE), check_share)),

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from oxiray import _families, _option_rules as rules, _pickling, _without_effect, runtime_env as environments
+from oxiray import _families, _gpu_memory, _option_rules as rules, _pickling, _without_effect, runtime_env as environments
 
 #: The share of `accelerator_type:<T>` that asks for the type without using it up.
 TYPE_SHARE = 0.001
@@ -112,7 +112,7 @@ def task_options(
     max_calls = merged.get("max_calls")
     if max_calls is None:
         # A task that held a device exits by default, so that the next meets a clean device.
-        max_calls = 1 if any(name in resources for name in _families.DEVICES) else 0
+        max_calls = int(_gpu_memory.holds_devices(resources))
     num_returns = merged.get("num_returns")
     if num_returns is None:
         num_returns = "streaming" if is_generator else 1
@@ -178,6 +178,8 @@ def _demand(merged: Mapping[str, Any]) -> dict[str, float]:
             demand[resource] = float(merged[option])
     if merged.get("memory") is not None:
         demand["memory"] = int(merged["memory"])
+    if memory := _gpu_memory.asked(merged):
+        demand[_gpu_memory.RESOURCE] = memory
     if merged.get("accelerator_type") is not None:
         demand[f"accelerator_type:{merged['accelerator_type']}"] = TYPE_SHARE
     return demand

@@ -224,6 +224,7 @@ def _start_private(options: InitOptions) -> dict[str, Any]:
         "spill_directory": options.object_spilling_directory,
         "device_isolation": options.device_isolation,
         "device_violations": options.device_violations,
+        "gpu_memory": options.gpu_memory,
         "node_name": options.node_name,
     }
     config = {"machine": machine, "interpreter": sys.executable, "temp_dir": options.temp_dir}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from oxiray import _core, _options
+from oxiray import _core, _gpu_memory, _options
 from oxiray.util.placement_group import PlacementGroup, check_placement_group_index
 from oxiray.util.scheduling_strategies import (
     Exists,
@@ -99,11 +99,19 @@ def _check_room(
 
 
 def _shown(demand: dict[str, float]) -> dict[str, float]:
-    return {name: int(amount) if amount == int(amount) else amount for name, amount in demand.items()}
+    named = _gpu_memory.outward(demand).items()
+    return {name: int(amount) if amount == int(amount) else amount for name, amount in named}
 
 
 def _fits(demand: dict[str, float], bundle: dict[str, float]) -> bool:
-    return all(bundle.get(name, 0) >= amount for name, amount in demand.items())
+    return all(bundle.get(name, 0) >= amount or _may_fit(name, amount, bundle) for name, amount in demand.items())
+
+
+def _may_fit(name: str, amount: float, bundle: dict[str, float]) -> bool:
+    """Whether memory of a GPU comes out of a share of one, or the other way round: its machine knows the size."""
+    if name == _gpu_memory.RESOURCE:
+        return bundle.get(_gpu_memory.OPTION, 0) >= amount or bundle.get("GPU", 0) > 0
+    return name == "GPU" and amount < 1 and bundle.get(_gpu_memory.OPTION, 0) > 0
 
 
 def _conditions(operators: dict[str, LabelOperator]) -> list[Condition]:

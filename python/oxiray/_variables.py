@@ -94,6 +94,16 @@ SETTINGS: dict[str, tuple[Variable, ...]] = {
             "what becomes of a process that has a device open which it was not granted: `tell` its driver, or `end` it besides",
             "tell",
         ),
+        Variable(
+            "OXIRAY_GPU_MEMORY",
+            "set for work with `gpu_memory=`: how many bytes of its GPU it asked for",
+            "not set for other work",
+        ),
+        Variable(
+            "OXIRAY_GPU_MEMORY_FRACTION",
+            "set for work with `gpu_memory=`: the share of its GPU's memory that a framework may take (0 to 1)",
+            "not set for other work",
+        ),
         Variable("OXIRAY_NVML_LIBRARY", "the NVML library that is asked about NVIDIA's devices", "the system's"),
         Variable("RAY_NODE_MARKET_TYPE", "a node's label `ray.io/market-type`", "no label"),
         Variable("RAY_NODE_TYPE_NAME", "a node's label `ray.io/node-group`", "no label"),

@@ -81,6 +81,10 @@ def begin() -> None:
     if os.environ.get(_REAPS_CHILDREN, "").lower() in ("1", "true"):
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _leave)
+    if "OXIRAY_GPU_MEMORY" in os.environ:
+        from oxiray import _gpu_memory
+
+        _gpu_memory.cap()
 
 
 def _leave(*_: object) -> NoReturn:
@@ -269,6 +273,10 @@ def describe(name: str, error: BaseException, task: str) -> bytes:
     """The pickled exception that callers of `name` are to see; `task` is the call's identifier."""
     actor_repr, actor_id = None if _actor is None else _own_name(), _core.context()["actor_id"]
     process = (os.getpid(), _failures.own_address(), actor_repr, actor_id)
+    if "OXIRAY_GPU_MEMORY" in os.environ:
+        from oxiray import _gpu_memory
+
+        _gpu_memory.explain(error)
     if getattr(error, "__dict__", {}).pop("_is_of_argument", False):
         return _pickling.dumps(_failures.from_dependency(name, error, *process))
     seen = _cancellation.as_cancelled(error, task)

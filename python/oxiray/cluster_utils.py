@@ -314,6 +314,7 @@ def _config(address: str | None, given: dict[str, Any]) -> tuple[dict[str, Any],
         "spill_directory": given.pop("object_spilling_directory", None),
         "device_isolation": given.pop("device_isolation", None),
         "device_violations": given.pop("device_violations", None),
+        "gpu_memory": given.pop("gpu_memory", None),
         "node_name": given.pop("node_name", None),
         "node_ip_address": given.pop("node_ip_address", None),
     }
@@ -332,7 +333,7 @@ def _config(address: str | None, given: dict[str, Any]) -> tuple[dict[str, Any],
     if unknown:
         raise ValueError(
             f"add_node() got {', '.join(unknown)}, which it does not know; it takes num_cpus, num_gpus, memory, resources, "
-            "labels, object_store_memory, object_spilling_directory, device_isolation, device_violations, temp_dir, node_name, "
+            "labels, object_store_memory, object_spilling_directory, device_isolation, device_violations, gpu_memory, temp_dir, node_name, "
             "node_ip_address and env_vars"
         )
     return config, variables

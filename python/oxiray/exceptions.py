@@ -426,6 +426,11 @@ class DeviceIsolationError(RaySystemError):
     `--device-isolation=require`. Not an error of Ray's, which has no such isolation."""
 
 
+class DeviceMemoryExceededError(OutOfMemoryError):
+    """The task used more memory of a GPU than it asked for with `gpu_memory=`, and its node ended it. It is not run again: it
+    would use as much. Not an error of Ray's, which has no such requests."""
+
+
 class DeviceViolationError(RayError):
     """The task had a device open that it was not granted, on a node that ends what does (`--device-violations=end`). It is not
     run again. Not an error of Ray's, which does not look."""

@@ -14,7 +14,7 @@ import logging
 import sys
 from typing import Any, NoReturn
 
-from oxiray import _core, _families, _options, _pickling, _serialization, _session, _strategies
+from oxiray import _core, _gpu_memory, _options, _pickling, _serialization, _session, _strategies
 
 logger = logging.getLogger("ray")
 
@@ -144,7 +144,7 @@ class RemoteFunction:
         _session.ensure()
         positions = self._shared["positions"]
         body, code_hash = self._code()
-        holds_devices = any(name in options.resources for name in _families.DEVICES)
+        holds_devices = _gpu_memory.holds_devices(options.resources)
         self._caller = _core.Caller.of_function(
             hash=code_hash,
             body=body,

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from oxiray import (
-    _core, _environment, _environment_packages as packages, _families, _options, _session, _strategies, actor, exceptions,
+    _core, _environment, _environment_packages as packages, _gpu_memory, _options, _session, _strategies, actor, exceptions,
 )  # fmt: skip
 from oxiray.remote_function import RemoteFunction, stream_terms
 
@@ -136,7 +136,7 @@ class RustFunction:
         _session.ensure()
         body = self._name.encode()
         stream = stream_terms(options.num_returns, options.generator_backpressure_num_objects, 1)
-        holds_devices = any(name in options.resources for name in _families.DEVICES)
+        holds_devices = _gpu_memory.holds_devices(options.resources)
         self._caller = _core.Caller.of_function(
             hash=hashlib.blake2b(body, digest_size=16).digest(),
             body=body,

@@ -18,7 +18,12 @@ def cluster() -> Iterator[AutoscalingCluster]:
         head_resources={"CPU": 0},
         worker_node_types={
             "cpu_node": {"resources": {"CPU": 4}, "node_config": {}, "min_workers": 0, "max_workers": 2},
-            "gpu_node": {"resources": {"CPU": 2, "GPU": 1}, "node_config": {}, "min_workers": 0, "max_workers": 2},
+            "gpu_node": {
+                "resources": {"CPU": 2, "GPU": 1, "GPU:memory": 80 << 30},
+                "node_config": {},
+                "min_workers": 0,
+                "max_workers": 2,
+            },
         },
         idle_timeout_minutes=0.005,
     )
@@ -32,6 +37,17 @@ def cluster() -> Iterator[AutoscalingCluster]:
 def total(resource: str) -> float:
     amount: float = ray.cluster_resources().get(resource, 0)
     return amount
+
+
+def test_machines_come_for_memory_of_a_gpu_that_they_have(cluster: AutoscalingCluster) -> None:
+    @ray.remote(num_cpus=0)
+    def compute() -> dict[str, float]:
+        return dict(ray.get_runtime_context().get_assigned_resources())
+
+    asked = compute.options(gpu_memory="40GiB")
+    assert ray.get([asked.remote(), asked.remote()], timeout=60) == [{"GPU": 0.5, "gpu_memory": 40 << 30}] * 2
+    with pytest.raises(ray.exceptions.TaskUnschedulableError, match="has 80.00 GiB gpu_memory, and 90.00 GiB is asked for"):
+        ray.get(compute.options(gpu_memory="90GiB").remote(), timeout=60)
 
 
 def test_machines_come_for_tasks_and_go(cluster: AutoscalingCluster) -> None:

@@ -1,10 +1,12 @@
 //! NVIDIA's management library: asked once for what detection needs, and later by the family's monitor.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
+use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
-use oxiray_families::{Gpu, NvmlAnswers, NvmlFailure, Usage, short_address};
+use oxiray_families::{Gpu, NvmlAnswers, NvmlFailure, ProcessMemory, Usage, short_address};
 
 /// The most devices NVML is believed to have; a machine has 16 at most today.
 const DEVICES_LIMIT: u32 = 1024;
@@ -28,7 +30,7 @@ pub(crate) fn load(library: &Path) -> Result<NvmlAnswers, NvmlFailure> {
                 name: device.name().ok(),
                 uuid: device.uuid().ok(),
                 pci_address: device.pci_info().ok().map(|pci| short_address(&pci.bus_id)),
-                memory_bytes: device.memory_info().ok().map(|memory| memory.total),
+                memory_bytes: device.memory_info().ok().map(|memory| memory.total.saturating_sub(memory.reserved)),
                 minor: device.minor_number().ok(),
                 partitioned: device.mig_mode().is_ok_and(|mode| mode.current != 0),
             }),
@@ -49,9 +51,9 @@ pub(crate) fn holders(nvml: &Nvml, id: &str) -> Option<Vec<u32>> {
 
 /// How much a device is used now; nothing where NVML tells nothing of it.
 pub(crate) fn usage(nvml: &Nvml, id: &str) -> Option<Usage> {
-    let (rates, memory) = match device(nvml, id) {
-        Ok(device) => (device.utilization_rates().ok(), device.memory_info()),
-        Err(error) => (None, Err(error)),
+    let (rates, memory, processes) = match device(nvml, id) {
+        Ok(device) => (device.utilization_rates().ok(), device.memory_info(), memory_of_processes(&device)),
+        Err(error) => (None, Err(error), Vec::new()),
     };
     let is_lost = matches!(memory, Err(NvmlError::GpuLost));
     let memory = memory.ok();
@@ -61,7 +63,23 @@ pub(crate) fn usage(nvml: &Nvml, id: &str) -> Option<Usage> {
         used_bytes: memory.as_ref().map(|memory| memory.used),
         total_bytes: memory.map(|memory| memory.total),
         is_lost,
+        processes,
     })
+}
+
+/// What each process has of a device's memory, where the driver tells.
+fn memory_of_processes(device: &Device<'_>) -> Vec<ProcessMemory> {
+    let computing = device.running_compute_processes().unwrap_or_default();
+    let drawing = device.running_graphics_processes().unwrap_or_default();
+    let mut of: BTreeMap<u32, u64> = BTreeMap::new();
+    for process in computing.into_iter().chain(drawing) {
+        if let UsedGpuMemory::Used(bytes) = process.used_gpu_memory {
+            // One that computes and draws is listed twice, with all that it has.
+            let known = of.entry(process.pid).or_default();
+            *known = bytes.max(*known);
+        }
+    }
+    of.into_iter().map(|(pid, bytes)| ProcessMemory { pid, bytes, ancestors: Vec::new() }).collect()
 }
 
 /// The device that `CUDA_VISIBLE_DEVICES` calls `id`: a number, a UUID, or the unambiguous beginning of one.

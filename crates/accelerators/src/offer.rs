@@ -65,6 +65,8 @@ pub struct SlotDevice {
     pub index: usize,
     /// The device nodes that are its own.
     pub nodes: Vec<DeviceNode>,
+    /// Bytes of its memory, where they are known.
+    pub memory_bytes: Option<u64>,
 }
 
 /// Why a node cannot offer what it is asked to.
@@ -247,7 +249,11 @@ fn device_of(devices: &[Device], preset: Option<&Preset>, slot: usize) -> Option
             by_number().or_else(by_id)
         }),
     };
-    device.map(|device| SlotDevice { index: device.index, nodes: device.nodes.clone() })
+    device.map(|device| SlotDevice {
+        index: device.index,
+        nodes: device.nodes.clone(),
+        memory_bytes: device.memory_bytes,
+    })
 }
 
 /// The vendor that `GPU` stands for: the one that `OXIRAY_GPU_FAMILY` names, else the first that the machine has, else the

@@ -160,7 +160,7 @@ fn how_much_devices_are_used_is_told(answers: &Path) {
     let two = |busy: &str| format!("NVIDIA L4|GPU-a||24000|6000|||{busy}\nNVIDIA L4|GPU-b|||||||\n");
     std::fs::write(answers, two("87")).unwrap();
     let used = |slot, id: &str, busy_percent, (used, total)| {
-        let usage = Usage { busy_percent, used_bytes: Some(used), total_bytes: Some(total), is_lost: false };
+        let usage = Usage { busy_percent, used_bytes: Some(used), total_bytes: Some(total), ..Usage::default() };
         DeviceUse { resource: "GPU", slot, id: id.to_owned(), usage }
     };
     let numbered = processes(None, None).unwrap();
@@ -169,6 +169,10 @@ fn how_much_devices_are_used_is_told(answers: &Path) {
     assert_eq!(numbered.uses(), [used(0, "0", None, (6000, 24000))], "as things are now");
     std::fs::write(answers, two("3")).unwrap();
     assert_eq!(processes(Some("GPU-b,GPU-a"), None).unwrap().uses(), [used(1, "GPU-a", Some(3), (6000, 24000))]);
+    std::fs::write(answers, "NVIDIA L4|GPU-a||24000|6000|11:70,12:5|11:80|3\n").unwrap();
+    let processes: Vec<(u32, u64)> =
+        numbered.uses()[0].usage.processes.iter().map(|process| (process.pid, process.bytes)).collect();
+    assert_eq!(processes, [(11, 80), (12, 5)], "one that computes and draws is counted once");
     std::fs::write(answers, format!("lost=1\n{}", two("3"))).unwrap();
     let usage = Usage { is_lost: true, ..Usage::default() };
     let lost = DeviceUse { resource: "GPU", slot: 1, id: "1".to_owned(), usage };

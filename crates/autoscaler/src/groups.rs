@@ -94,7 +94,7 @@ pub fn groups_of(file: &GroupsFile) -> Result<Vec<NodeGroup>, GroupError> {
 /// How a group is written.
 pub fn entry_of(group: &NodeGroup) -> GroupEntry {
     let amounts = |inventory: &Inventory| {
-        inventory.totals().map(|(name, total)| (name.to_string(), total.as_f64())).collect::<BTreeMap<_, _>>()
+        inventory.offers().map(|(name, total)| (name.to_string(), total.as_f64())).collect::<BTreeMap<_, _>>()
     };
     GroupEntry {
         name: group.name.clone(),

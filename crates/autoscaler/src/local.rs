@@ -300,7 +300,7 @@ impl Machine {
 fn config(group: &NodeGroup, address: &str, id: &str, host: u32) -> String {
     let all = if host == 0 { group.first_host_offers() } else { group.resources.clone() };
     let mut resources: BTreeMap<String, f64> = BTreeMap::from([("CPU".to_owned(), 0.0), ("memory".to_owned(), 0.0)]);
-    resources.extend(all.totals().map(|(name, total)| (name.to_string(), total.as_f64())));
+    resources.extend(all.offers().map(|(name, total)| (name.to_string(), total.as_f64())));
     let store = resources.remove("object_store_memory").unwrap_or(STORE_BYTES);
     let mut labels = group.labels.clone();
     labels.insert(GROUP_LABEL.to_owned(), group.name.clone());

@@ -4,7 +4,9 @@
 
 use crate::groups::{GroupError, group_of};
 use oxiray_ids::NodeId;
-use oxiray_resources::{Demand, DemandError, Inventory, Quantity, QuantityError, ResourceName};
+use oxiray_resources::{
+    Capacity, Demand, DemandError, Inventory, Quantity, QuantityError, ResourceName, Room, memory_of,
+};
 use oxiray_scheduler::{
     Bundle, Condition, Group, GroupSituation, GroupStrategy, GrowthNeed, MachineSituation, NodeView, Operator,
     Otherwise, Place, Replica, ReplicaState, ResourceRequest, Selector, Situation, Strategy, WaitingKind,
@@ -96,8 +98,15 @@ fn view(machine: &MachineRecord) -> Result<NodeView, RecordError> {
         }
     }
     for (name, of) in &machine.free_devices {
-        let shares = of.devices.iter().map(|device| device.free.map(|amount| quantity(name, amount)).transpose());
-        view.free_devices.insert(resource(name, 0.0)?, shares.collect::<Result<_, _>>()?);
+        let mut sizes = view.inventory.device_memory(name).collect::<Vec<_>>().into_iter();
+        let rooms = of.devices.iter().map(|device| {
+            let size_bytes = sizes.next().unwrap_or(0);
+            let Some(free) = device.free else { return Ok(None) };
+            let share = quantity(name, free)?;
+            Ok(Some(Room { free: Capacity { share, memory_bytes: memory_of(share, size_bytes) }, size_bytes }))
+        });
+        let rooms = rooms.collect::<Result<_, RecordError>>()?;
+        view.free_devices.insert(resource(name, 0.0)?, rooms);
     }
     Ok(view)
 }

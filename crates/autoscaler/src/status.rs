@@ -81,6 +81,6 @@ fn growth_group(group: &NodeGroup) -> GrowthGroup {
 }
 
 fn amounts(inventory: &Inventory) -> Vec<Amount> {
-    let amounts = inventory.totals();
+    let amounts = inventory.offers();
     amounts.map(|(name, total)| Amount { resource: name.to_string(), units: total.units() }).collect()
 }

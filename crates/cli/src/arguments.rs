@@ -105,6 +105,10 @@ pub(crate) struct DeviceOptions {
     /// ends it besides, and what it ran fails with DeviceViolationError.
     #[arg(long, value_name = "tell|end")]
     pub(crate) device_violations: Option<String>,
+    /// How much memory each GPU has, as a number of bytes or as in `80GiB`; what is found where it is left out. Requests with
+    /// gpu_memory= need GPUs of a known size.
+    #[arg(long, value_name = "BYTES", value_parser = oxiray_resources::size_from_text)]
+    pub(crate) gpu_memory: Option<u64>,
 }
 
 #[derive(Debug, Args)]

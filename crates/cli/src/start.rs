@@ -91,6 +91,7 @@ fn config(options: &StartOptions) -> anyhow::Result<Config> {
         node_ip_address: options.node_ip_address.clone(),
         device_isolation: options.devices.device_isolation.clone(),
         device_violations: options.devices.device_violations.clone(),
+        gpu_memory: options.devices.gpu_memory,
     };
     let head = HeadConfig {
         listen: listen(options)?,

@@ -6,8 +6,8 @@ use crate::visit::{self, ANSWER_LIMIT};
 use oxiray_visitor::json;
 use oxiray_wire::message::{ClusterQuery, DeviceUse};
 use oxiray_wire::state::{
-    ActorPhase, AutoscalerState, ClusterState, DeviceIsolation, DeviceRow, DeviceTier, GroupRow, GroupState, NodeRow,
-    ReplicaLimits, Slots, WorkerDuty,
+    ActorPhase, AutoscalerState, ClusterState, DeviceIsolation, DeviceMemory, DeviceRow, DeviceTier, GroupRow,
+    GroupState, NodeRow, ReplicaLimits, Slots, WorkerDuty,
 };
 use std::fmt::Write as _;
 
@@ -125,13 +125,21 @@ fn draw_devices(text: &mut String, devices: &[DeviceRow]) {
         writeln!(text, "  {} {}{visible} [{bar}]{used}{logical}{state}", device.resource, device.slot).expect(EXPECT);
         for holder in &device.holders {
             let isolation = holder.isolation.as_ref().map_or_else(String::new, isolated);
-            writeln!(text, "      {} of it: {} (pid {}){isolation}", holder.share, holder.name, holder.pid)
-                .expect(EXPECT);
+            let part = holder.memory.as_ref().map_or_else(|| holder.share.to_string(), asked_memory);
+            writeln!(text, "      {part} of it: {} (pid {}){isolation}", holder.name, holder.pid).expect(EXPECT);
         }
         for violation in &device.violations {
             writeln!(text, "      violation: {violation}").expect(EXPECT);
         }
     }
+}
+
+/// The memory that a process asked for, and what it has.
+fn asked_memory(memory: &DeviceMemory) -> String {
+    let used = memory
+        .used_bytes
+        .map_or_else(|| " (what it uses is not known)".to_owned(), |used| format!(" (it uses {})", bytes(used as f64)));
+    format!("{}{used}", bytes(memory.asked_bytes as f64))
 }
 
 /// What keeps a process from other devices.

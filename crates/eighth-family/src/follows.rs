@@ -123,7 +123,8 @@ fn its_monitor_tells_by_resource_and_slot() {
     );
     let uses = processes.uses();
     assert_eq!(uses.iter().map(|one| (one.resource, one.slot)).collect::<Vec<_>>(), [("XPU", 0), ("XPU", 2)]);
-    let used = Usage { busy_percent: Some(87), used_bytes: Some(1 << 30), total_bytes: Some(24 << 30), is_lost: false };
+    let used =
+        Usage { busy_percent: Some(87), used_bytes: Some(1 << 30), total_bytes: Some(24 << 30), ..Usage::default() };
     assert_eq!((&uses[0].usage, uses[1].usage.is_lost), (&used, true));
 }
 

@@ -37,7 +37,7 @@ pub use detected::{Detected, Device, Findings, RuledOut};
 pub use family::{DeviceResource, Family, Fencing, GPU};
 pub use host::HostFacts;
 pub use kubernetes::{Hiding, KubernetesNames, PodResource, PodUnit};
-pub use monitor::{Monitor, Usage};
+pub use monitor::{Monitor, ProcessMemory, Usage};
 pub use nodes::{DeviceNode, NodeNumber, existing as existing_nodes};
 pub use nvml::{Gpu, NvmlAnswers, NvmlFailure, short_address};
 pub use pci::{PciFunction, scan as scan_pci};

@@ -26,4 +26,17 @@ pub struct Usage {
     pub total_bytes: Option<u64>,
     /// Whether its driver has lost it: it fell off the bus, say.
     pub is_lost: bool,
+    /// The processes that have some of its memory, as far as anybody tells.
+    pub processes: Vec<ProcessMemory>,
+}
+
+/// What a process has of a device's memory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ProcessMemory {
+    /// The process.
+    pub pid: u32,
+    /// How much it has.
+    pub bytes: u64,
+    /// Its parent, the parent of that, and so on, where somebody has looked.
+    pub ancestors: Vec<u32>,
 }

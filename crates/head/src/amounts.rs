@@ -6,9 +6,14 @@ use std::collections::BTreeMap;
 
 pub(crate) type Amounts = BTreeMap<ResourceName, Quantity>;
 
-/// Amounts by the resource's name.
-pub(crate) fn by_name<'a>(amounts: impl Iterator<Item = (&'a ResourceName, Quantity)>) -> BTreeMap<String, f64> {
+/// Amounts by the resource's name, for programs of ours that read it again.
+pub(crate) fn by_resource<'a>(amounts: impl Iterator<Item = (&'a ResourceName, Quantity)>) -> BTreeMap<String, f64> {
     amounts.map(|(name, amount)| (name.to_string(), amount.as_f64())).collect()
+}
+
+/// Amounts by what requests call the resource.
+pub(crate) fn by_name<'a>(amounts: impl Iterator<Item = (&'a ResourceName, Quantity)>) -> BTreeMap<String, f64> {
+    amounts.map(|(name, amount)| (name.as_option().to_owned(), amount.as_f64())).collect()
 }
 
 /// What a machine has: devices out of service excepted, none at zero.

@@ -2,7 +2,7 @@
 
 use oxiray_ids::{BundleNumber, ObjectId, PlacementGroupId};
 use oxiray_machine::GroupMembership;
-use oxiray_resources::{Demand, Quantity, ResourceName};
+use oxiray_resources::{Demand, Quantity, ResourceName, ResourceNeed};
 use oxiray_scheduler::{
     Asks, BUNDLES_MAX, Bundle, Condition, Group, GroupStrategy, LARGE_BYTES_MIN, Operator, Otherwise, Place,
     ResourceRequest, Selector, Strategy,
@@ -124,7 +124,15 @@ pub(crate) fn at_least(placement: &Demand, running: &Demand) -> Demand {
 
 /// Whether a bundle of this size could grant the demand with nothing running in it.
 pub(crate) fn holds(bundle: &Demand, demand: &Demand) -> bool {
-    demand.iter().all(|(name, amount)| amount <= bundle.get(name.as_str()))
+    let has = |(name, amount): (&ResourceName, Quantity)| match ResourceNeed::of(name, amount) {
+        _ if amount <= bundle.get(name.as_str()) => true,
+        // How much of a device that is, its machine knows.
+        ResourceNeed::Memory(_) => !bundle.get(name.source().as_str()).is_zero(),
+        ResourceNeed::Amount(share) => {
+            share < Quantity::ONE && matches!(bundle.asked_of(name), ResourceNeed::Memory(_))
+        }
+    };
+    demand.iter().all(has)
 }
 
 /// What a group asks for, checked.

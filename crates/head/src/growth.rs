@@ -6,7 +6,7 @@
 //! - GROW-3: a node whose machine is being taken away gets no work, whenever it joins.
 //! - GROW-4: what a job hopes for, and would use without waiting for it, is told like what waits, and ends with the job.
 
-use crate::amounts::by_name;
+use crate::amounts::by_resource;
 use crate::clock::{Due, Periodic};
 use crate::demands::{Need, placement_strategy};
 use crate::key_value::KeyValueStore;
@@ -247,8 +247,8 @@ pub(crate) fn machine_record(view: &NodeView, in_use: bool, is_leaving: bool, us
         node_id: view.node.hex(),
         replica: None,
         labels: view.labels.clone(),
-        resources: by_name(view.inventory.totals()),
-        free: Some(by_name(view.free.iter().map(|(name, free)| (name, *free))).into()),
+        resources: view.inventory.offers().map(|(name, amount)| (name.to_string(), amount.as_f64())).collect(),
+        free: Some(by_resource(view.free.iter().map(|(name, free)| (name, *free))).into()),
         free_devices: view.free_devices.iter().map(|(name, free)| (name.to_string(), shares(free))).collect(),
         is_leaving,
         in_use,
@@ -263,7 +263,7 @@ pub(crate) fn waiting_record(need: &Need, who: String, count: u32) -> Option<Wai
         Need::ResourceRequest(resource_request) => {
             let selectors = allowed(resource_request);
             Some(WaitingRecord {
-                resources: by_name(resource_request.demand.iter()),
+                resources: by_resource(resource_request.demand.iter()),
                 is_bound: selectors.is_none(),
                 labels: selectors.unwrap_or_default().iter().map(selector).collect(),
                 ..record
@@ -271,7 +271,7 @@ pub(crate) fn waiting_record(need: &Need, who: String, count: u32) -> Option<Wai
         }
         Need::Group(group) => {
             let bundle = |bundle: &Bundle| BundleRecord {
-                resources: by_name(bundle.demand.iter()),
+                resources: by_resource(bundle.demand.iter()),
                 labels: selector(&bundle.selector).conditions,
             };
             Some(WaitingRecord {

@@ -128,7 +128,7 @@ impl Member {
         }
         for told in &state.bundles {
             let key = (told.group, told.bundle);
-            self.reported_bundles.insert(key, bundle_of(self.reported.node, told));
+            self.reported_bundles.insert(key, bundle_of(self.reported.node, told, &self.reported.inventory));
             changed.insert(key);
         }
         self.look_again_at(&changed);

@@ -1,6 +1,7 @@
 //! What is known of the machine's devices beside the ledger.
 
 use crate::device_checks::{DeviceChecks, DeviceSlot};
+use crate::device_memory::DeviceMemories;
 use crate::names::{Key, Monitored};
 use oxiray_wire::message::DeviceUse;
 use oxiray_wire::state::DeviceIsolation;
@@ -19,6 +20,7 @@ pub(crate) struct Devices {
     /// What keeps each worker that holds some from others.
     pub(crate) isolation: BTreeMap<Key, DeviceIsolation>,
     pub(crate) open: Opened,
+    pub(crate) memory: DeviceMemories,
 }
 
 impl Devices {
@@ -29,6 +31,7 @@ impl Devices {
             measured: Measured::default(),
             isolation: BTreeMap::new(),
             open: Opened::default(),
+            memory: DeviceMemories::default(),
         }
     }
 }

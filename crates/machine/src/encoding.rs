@@ -1,7 +1,7 @@
 //! How amounts of resources stand in messages.
 
-use oxiray_resources::{Demand, Quantity, ResourceName};
-use oxiray_wire::message::Amount;
+use oxiray_resources::{Demand, FreeDevices, Inventory, Quantity, ResourceName, Room, memory_of};
+use oxiray_wire::message::{Amount, DeviceSizes, DevicesFree};
 
 /// Amounts of resources as messages have them.
 pub fn amounts<'a>(pairs: impl IntoIterator<Item = (&'a ResourceName, Quantity)>) -> Vec<Amount> {
@@ -14,4 +14,31 @@ pub fn demand(amounts: &[Amount]) -> Option<Demand> {
         .iter()
         .map(|amount| Some((ResourceName::new(&amount.resource).ok()?, Quantity::from_units(amount.units))));
     Demand::new(named.collect::<Option<Vec<_>>>()?).ok()
+}
+
+/// What devices of a resource have free, as messages have it; `numbers` are theirs on their node, where they are those of a
+/// bundle.
+pub(crate) fn devices_free(resource: &ResourceName, free: &FreeDevices, numbers: Vec<u32>) -> DevicesFree {
+    let is_as_shared = |room: Room| room.free.memory_bytes == memory_of(room.free.share, room.size_bytes);
+    let free_bytes = if free.iter().flatten().all(is_as_shared) {
+        Vec::new()
+    } else {
+        free.iter().map(|room| room.map_or(0, |room| room.free.memory_bytes)).collect()
+    };
+    DevicesFree {
+        resource: resource.to_string(),
+        free: free.shares().map(|free| free.map_or(0, |free| free.units() + 1)).collect(),
+        numbers,
+        free_bytes,
+    }
+}
+
+/// The sizes of devices that are known.
+pub(crate) fn device_sizes(inventory: &Inventory) -> Vec<DeviceSizes> {
+    let devices = inventory.totals().map(|(name, _)| name).filter(|name| name.is_device());
+    let sizes = devices.map(|name| DeviceSizes {
+        resource: name.to_string(),
+        bytes: inventory.device_memory(name.as_str()).collect(),
+    });
+    sizes.filter(|of| of.bytes.iter().any(|bytes| *bytes > 0)).collect()
 }

@@ -7,6 +7,7 @@
 mod alarm;
 mod confinement;
 mod device_checks;
+mod device_memory;
 mod devices;
 mod effect;
 mod encoding;

@@ -103,11 +103,7 @@ impl Default for Caller {
     }
 }
 
-/// A size, for people.
-pub(crate) fn shown(bytes: u64) -> String {
-    let mebibytes = bytes as f64 / f64::from(1 << 20);
-    if mebibytes < 1024.0 { format!("{mebibytes:.0} MiB") } else { format!("{:.2} GiB", mebibytes / 1024.0) }
-}
+pub(crate) use oxiray_resources::size_in_words as shown;
 
 #[cfg(test)]
 mod tests {

@@ -28,6 +28,7 @@ mod assign;
 mod audit;
 mod bundles;
 mod confined;
+mod device_memory;
 mod device_use;
 pub(crate) mod ending;
 mod held;

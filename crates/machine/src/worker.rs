@@ -5,7 +5,7 @@ use crate::names::{GroupMembership, TemplateKey};
 use oxiray_ids::{ActorId, JobId, WorkerId};
 use oxiray_resources::{Grant, Quantity};
 use oxiray_wire::message::{ActorCreate, Driver, Environment};
-use oxiray_wire::state::DeviceIsolation;
+use oxiray_wire::state::{DeviceIsolation, DeviceMemory};
 
 /// What a worker is there for, as its machine knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,6 +100,8 @@ pub struct Holder {
     pub share: Quantity,
     /// What keeps it from other devices; nothing where it is no process.
     pub isolation: Option<DeviceIsolation>,
+    /// The memory of the device that it asked for; nothing where it asked for a share.
+    pub memory: Option<DeviceMemory>,
 }
 
 /// A job that orders may name.

@@ -90,6 +90,8 @@ pub struct MachineConfig {
     /// What becomes of a worker that has a device open which it was not granted: `tell` or `end`; as
     /// `OXIRAY_DEVICE_VIOLATIONS` says where it is left out.
     pub device_violations: Option<String>,
+    /// Bytes of memory that each GPU has, in place of what is found.
+    pub gpu_memory: Option<u64>,
 }
 
 /// What a head does beside what every machine does.
@@ -312,6 +314,7 @@ pub fn plan(config: &Config, host: &Host) -> Result<(Plan, Bounds), PlanError> {
     let offer = offer(&detection, &|name| host.variable(name), &requested)?;
     let named = offer.totals().into_iter().map(|(name, total)| Ok((ResourceName::new(&name)?, total)));
     let inventory = Inventory::new(named.collect::<Result<Vec<_>, PlanError>>()?)?;
+    let inventory = with_gpu_memory(inventory, &offer, config.machine.gpu_memory);
     let node = NodeId::generate();
     let mut labels = BTreeMap::from([("ray.io/node-id".to_owned(), node.hex())]);
     labels.extend(offer.labels.clone());
@@ -350,6 +353,15 @@ pub fn plan(config: &Config, host: &Host) -> Result<(Plan, Bounds), PlanError> {
         offer,
     };
     Ok((plan, bounds))
+}
+
+/// The machine with the memory of its GPUs: as it was given, or as it is found.
+fn with_gpu_memory(inventory: Inventory, offer: &Offer, given: Option<u64>) -> Inventory {
+    let count = inventory.total(ResourceName::GPU.as_str()).wholes() as usize;
+    let slots = offer.of(ResourceName::GPU.as_str()).map_or(&[][..], |of| &of.slots);
+    let found = (0..count).map(|slot| slots.get(slot).and_then(|device| device.as_ref()?.memory_bytes).unwrap_or(0));
+    let sizes = found.map(|found| given.unwrap_or(found)).collect();
+    inventory.with_device_memory(ResourceName::GPU, sizes)
 }
 
 /// What was asked for, of workers that have devices open which they were not granted.

@@ -7,6 +7,7 @@
 use crate::device_watch::DeviceWatch;
 use oxiray_accelerators::{DeviceProcesses, DeviceUse, Host, Offer};
 use oxiray_machine::{ANY_OF_THE_DEAD, DeviceQuestion, DeviceSlot, OpenNodes, Residue};
+use oxiray_processes::ancestors_of;
 use oxiray_threads::{DEVICE_CHECK, DEVICE_USE, Mailbox, Post, mailbox, spawn};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
@@ -26,9 +27,26 @@ const OPENING_LIMIT: Duration = Duration::from_secs(2);
 /// that cannot be seen and live all the same.
 const OWN_NAMESPACE: &str = "pid:[4026531836]";
 
+/// Whether processes are called here what libraries call them.
+fn sees_all() -> bool {
+    std::fs::read_link("/proc/self/ns/pid").is_ok_and(|name| name.as_os_str() == OWN_NAMESPACE)
+}
+
+/// What was measured, with whose descendants the processes are; without them where they are called otherwise here.
+fn with_ancestors(mut found: DeviceUse) -> DeviceUse {
+    let processes = &mut found.usage.processes;
+    if !processes.is_empty() && !sees_all() {
+        processes.clear();
+    }
+    for process in processes {
+        process.ancestors = ancestors_of(process.pid);
+    }
+    found
+}
+
 /// Whether a process is surely dead.
 fn is_dead(pid: u32) -> bool {
-    let is_own = std::fs::read_link("/proc/self/ns/pid").is_ok_and(|name| name.as_os_str() == OWN_NAMESPACE);
+    let is_own = sees_all();
     // `/proc` may hide the processes of others; who may not be signalled lives.
     let asked = i32::try_from(pid).ok().and_then(Pid::from_raw);
     is_own && asked.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
@@ -80,7 +98,8 @@ impl DeviceClient {
         let mut desk = Self::new()?;
         for processes in DeviceProcesses::of(host, offer) {
             let (resource, own) = (processes.resource(), processes.clone());
-            desk.add(resource, is_dead, Box::new(move |slot| processes.in_slot(slot)), Box::new(move || own.uses()));
+            let uses = move || own.uses().into_iter().map(with_ancestors).collect();
+            desk.add(resource, is_dead, Box::new(move |slot| processes.in_slot(slot)), Box::new(uses));
         }
         let post = desk.post.clone();
         desk.watch = DeviceWatch::of(offer, Arc::new(move |found| post.post(Said::Opened(found))));

@@ -28,6 +28,7 @@ const LAST_NEWS_LIMIT: Duration = Duration::from_secs(10);
 pub struct Builder {
     address: Option<String>,
     resources: BTreeMap<String, f64>,
+    gpu_memory: Option<u64>,
     labels: BTreeMap<String, String>,
     object_store_memory: Option<u64>,
     namespace: String,
@@ -43,6 +44,7 @@ impl Default for Builder {
         Self {
             address: None,
             resources: BTreeMap::new(),
+            gpu_memory: None,
             labels: BTreeMap::new(),
             object_store_memory: None,
             namespace: String::new(),
@@ -97,6 +99,14 @@ impl Builder {
     #[must_use]
     pub fn num_gpus(self, count: f64) -> Self {
         self.resource(GPU.name, count)
+    }
+
+    /// How many bytes of memory each GPU of a private cluster has, for requests with `gpu_memory`; what is found where nothing
+    /// is said.
+    #[must_use]
+    pub fn gpu_memory(mut self, bytes: u64) -> Self {
+        self.gpu_memory = Some(bytes);
+        self
     }
 
     /// How much of any resource a private cluster has.
@@ -202,7 +212,8 @@ impl Builder {
 
     /// A cluster that runs already has its size.
     fn refuse_capacity(&self, description: &Description) -> Result<()> {
-        if self.resources.is_empty() && self.labels.is_empty() && self.object_store_memory.is_none() {
+        let sizes = [self.object_store_memory, self.gpu_memory];
+        if self.resources.is_empty() && self.labels.is_empty() && sizes.iter().all(Option::is_none) {
             return Ok(());
         }
         Err(Error::Invalid(format!(
@@ -218,6 +229,7 @@ impl Builder {
             "resources": self.resources,
             "labels": self.labels,
             "object_store_memory": self.object_store_memory,
+            "gpu_memory": self.gpu_memory,
         });
         let config = serde_json::json!({"machine": machine});
         let program = daemon::program(self.binary.as_deref()).map_err(|error| Error::Connect(error.to_string()))?;

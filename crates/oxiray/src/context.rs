@@ -6,6 +6,7 @@ use oxiray_accelerators::{Device, Host, detect};
 use oxiray_client::assigned::{self, Assigned};
 use oxiray_families::families_of;
 use oxiray_ids::{PlacementGroupId, TaskId};
+use oxiray_resources::ResourceName;
 use oxiray_runtime::Runtime;
 use oxiray_wire::message::Amount;
 use std::cell::Cell;
@@ -113,7 +114,10 @@ impl RuntimeContext {
 
     /// Everything granted to this task or actor.
     pub fn resources(&self) -> &BTreeMap<String, f64> {
-        let amount = |one: &Amount| (one.resource.clone(), one.units as f64 / 10_000.0);
+        let name = |resource: &str| {
+            ResourceName::new(resource).map_or_else(|_| resource.to_owned(), |name| name.as_option().to_owned())
+        };
+        let amount = |one: &Amount| (name(&one.resource), one.units as f64 / 10_000.0);
         self.resources.get_or_init(|| self.assigned.resources.iter().map(amount).collect())
     }
 

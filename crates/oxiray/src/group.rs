@@ -5,6 +5,7 @@ use crate::options::units;
 use crate::process;
 use crate::reference::ObjectRef;
 use oxiray_ids::PlacementGroupId;
+use oxiray_resources::ResourceName;
 use oxiray_runtime::{INLINE_BYTES, amounts};
 use oxiray_values::Encoded;
 use oxiray_wire::message::{Content, GroupBundle, GroupCreate, PlacementStrategy, Value};
@@ -43,12 +44,13 @@ impl From<Spread> for PlacementStrategy {
 pub struct PlacementGroup(PlacementGroupId);
 
 impl PlacementGroup {
-    /// Asks for bundles, each a set of resources on one machine, such as `[("CPU", 1.0), ("GPU", 0.5)]`.
+    /// Asks for bundles, each a set of resources on one machine, such as `[("CPU", 1.0), ("GPU", 0.5)]`. `gpu_memory` among them
+    /// is bytes of one GPU.
     pub fn create(bundles: &[&[(&str, f64)]], spread: Spread) -> Result<Self> {
         let runtime = process::required()?;
         let bundle = |bundle: &&[(&str, f64)]| {
             let named: BTreeMap<String, f64> =
-                bundle.iter().map(|(name, amount)| ((*name).to_owned(), *amount)).collect();
+                bundle.iter().map(|(name, amount)| (ResourceName::of_option(name).to_owned(), *amount)).collect();
             Ok(GroupBundle { demand: amounts(&units(&named)?), conditions: Vec::new() })
         };
         let bundles = bundles.iter().map(bundle).collect::<Result<Vec<_>>>()?;

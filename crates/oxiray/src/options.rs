@@ -6,7 +6,7 @@ use crate::{context, folder, program};
 use bytes::Bytes;
 use oxiray_families::{GPU, check_quantity, device_resource};
 use oxiray_ids::{BundleNumber, NodeId};
-use oxiray_resources::Quantity;
+use oxiray_resources::{Quantity, ResourceName};
 use oxiray_runtime::Class;
 use oxiray_wire::message::{
     Environment, LabelCondition, LabelOperator, LabelSelector, Strategy, StrategyKind, Variable,
@@ -96,6 +96,12 @@ macro_rules! shared_options {
             #[must_use]
             pub fn num_gpus(self, count: f64) -> Self {
                 self.resource(GPU.name, count)
+            }
+
+            /// Bytes of the memory of one GPU, in place of a number of GPUs or a share of one.
+            #[must_use]
+            pub fn gpu_memory(self, bytes: u64) -> Self {
+                self.resource(ResourceName::GPU_MEMORY.as_str(), bytes as f64)
             }
 
             /// Bytes of memory.
@@ -339,7 +345,8 @@ impl TaskOptions {
     pub(crate) fn settle(self, environment: Option<Environment>) -> Result<Settled> {
         let demand = self.shared.demand(self.shared.num_cpus.unwrap_or(1.0))?;
         // Whoever held a device ends its process, so that the next meets a clean device.
-        let holds_devices = demand.iter().any(|(name, _)| device_resource(name).is_some());
+        let is_device = |name: &str| device_resource(name).is_some() || name == ResourceName::GPU_MEMORY.as_str();
+        let holds_devices = demand.iter().any(|(name, _)| is_device(name));
         let max_calls = self.max_calls.unwrap_or(u32::from(holds_devices));
         let environment = match environment {
             Some(environment) => environment,

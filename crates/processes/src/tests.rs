@@ -46,25 +46,32 @@ fn next_departed(reaper: &mut ChildReaper) -> Departed {
     }
 }
 
+/// The nice value of this thread, that of a child of it, and that of the process's first thread.
+fn nice_values() -> (i32, String, String) {
+    let child = Command::new("nice").output().expect("coreutils");
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("it is there");
+    let own = rustix::process::getpriority_process(None).expect("it is there");
+    let first = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(16)).expect("a number");
+    (own, String::from_utf8_lossy(&child.stdout).trim().to_owned(), first.to_owned())
+}
+
 #[test]
 fn who_goes_first_where_processors_are_short_takes_nobody_along() {
-    let nice = || rustix::process::getpriority_process(None).expect("it is there");
-    let loop_of_daemon = move || {
+    in_own_process("who_goes_first_where_processors_are_short_takes_nobody_along", || {
         crate::go_first_where_processors_are_short();
-        let child = Command::new("nice").output().expect("coreutils");
-        let thread = std::thread::spawn(nice).join().expect("it does not panic");
-        (nice(), String::from_utf8_lossy(&child.stdout).trim().to_owned(), thread)
-    };
-    let first = std::thread::spawn(loop_of_daemon).join().expect("it does not panic");
-    // Where this may not be, all stays as it was.
-    let may = rustix::process::geteuid().is_root();
-    assert_eq!(first, (if may { -10 } else { 0 }, "0".to_owned(), 0));
-    assert_eq!(nice(), 0, "of another thread nothing is changed");
-    let given = move || {
+        // Where this may not be, all stays as it was.
+        let own = if rustix::process::geteuid().is_root() { -10 } else { 0 };
+        assert_eq!(nice_values(), (own, "0".to_owned(), "0".to_owned()));
+    });
+}
+
+#[test]
+fn who_was_given_a_nice_value_keeps_it() {
+    in_own_process("who_was_given_a_nice_value_keeps_it", || {
         rustix::process::setpriority_process(None, 5).expect("everybody may go last");
-        loop_of_daemon()
-    };
-    assert_eq!(std::thread::spawn(given).join().expect("it does not panic"), (5, "5".to_owned(), 5));
+        crate::go_first_where_processors_are_short();
+        assert_eq!(nice_values(), (5, "5".to_owned(), "0".to_owned()));
+    });
 }
 
 #[test]

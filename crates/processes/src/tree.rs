@@ -15,6 +15,15 @@ pub fn children_of(pid: u32) -> Vec<u32> {
     if kernel_lists_children() { listed_children(pid) } else { scan().remove(&pid).unwrap_or_default() }
 }
 
+/// The parent of `pid`, the parent of that, and so on; none where it is gone.
+pub fn ancestors_of(pid: u32) -> Vec<u32> {
+    let parent = |pid: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        parent_in_stat(&stat).filter(|parent| *parent > 0)
+    };
+    std::iter::successors(parent(&pid), parent).take(DEPTH_MAX).collect()
+}
+
 /// Everything below `pid`, parents before their children.
 pub fn descendants_of(pid: u32) -> Vec<u32> {
     let mut scanned = (!kernel_lists_children()).then(scan);
@@ -51,6 +60,9 @@ fn kernel_lists_children() -> bool {
     static LISTS: OnceLock<bool> = OnceLock::new();
     *LISTS.get_or_init(|| fs::exists("/proc/thread-self/children").unwrap_or(false))
 }
+
+/// No process is further below the first one.
+const DEPTH_MAX: usize = 1_000;
 
 /// A child is listed under the thread that forked it.
 fn listed_children(pid: u32) -> Vec<u32> {
@@ -93,6 +105,8 @@ mod tests {
         let own = std::process::id();
         assert!(scan().get(&own).is_some_and(|children| children.contains(&child.id())));
         assert!(children_of(own).contains(&child.id()));
+        assert_eq!(ancestors_of(child.id())[0], own);
+        assert_eq!(ancestors_of(u32::MAX), []);
         drop(child.stdin.take());
         child.wait().expect("it ends");
     }

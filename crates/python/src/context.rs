@@ -3,6 +3,7 @@
 use crate::python;
 use oxiray_client::assigned;
 use oxiray_ids::TaskId;
+use oxiray_resources::ResourceName;
 use oxiray_wire::message::Amount;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -118,7 +119,9 @@ pub(crate) fn context(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 pub(crate) fn amounts<'py>(py: Python<'py>, amounts: &[Amount]) -> PyResult<Bound<'py, PyDict>> {
     let answer = PyDict::new(py);
     for amount in amounts {
-        answer.set_item(&amount.resource, amount.units as f64 / 10_000.0)?;
+        let name = ResourceName::new(&amount.resource);
+        let name = name.as_ref().map_or(&amount.resource[..], ResourceName::as_option);
+        answer.set_item(name, amount.units as f64 / 10_000.0)?;
     }
     Ok(answer)
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::devices::Devices;
-use crate::{Capacity, Demand, DeviceShares, GrantId, Inventory, Quantity, ResourceName};
+use crate::{Demand, DeviceShares, GrantId, Inventory, Quantity, ResourceName, ResourceNeed};
 
 /// One account for each resource, and one for each device.
 #[derive(Debug)]
@@ -56,24 +56,26 @@ impl Accounts {
         Self { scalars: scalars.collect(), devices: devices.collect() }
     }
 
-    /// Those of a bundle that was granted this.
-    pub(crate) fn of_bundle(demand: &Demand, devices: &[DeviceShares]) -> Self {
+    /// Those of a bundle that was granted this of a machine's.
+    pub(crate) fn of_bundle(&self, demand: &Demand, devices: &[DeviceShares]) -> Self {
         let scalars = demand.scalars().map(|(name, total)| (name.clone(), Scalar::new(total)));
-        let devices = devices.iter().map(|of| (of.resource.clone(), Devices::within(&of.shares)));
+        let devices = devices.iter().map(|of| (of.resource.clone(), self.devices[&of.resource].within(&of.shares)));
         Self { scalars: scalars.collect(), devices: devices.collect() }
     }
 
-    /// The devices that meet `demand` now; otherwise the first resource of which there is too little.
-    pub(crate) fn choose(&self, demand: &Demand) -> Result<Vec<DeviceShares>, (ResourceName, Capacity)> {
+    /// The devices that meet `demand` now; otherwise the first resource of which there is too little, and how much of it was
+    /// asked for.
+    pub(crate) fn choose(&self, demand: &Demand) -> Result<Vec<DeviceShares>, (ResourceName, Quantity)> {
         let mut chosen = Vec::new();
-        for (resource, asked) in demand.capacities() {
+        for (name, quantity) in demand.iter() {
+            let resource = name.source();
             if resource.is_device() {
-                match self.devices.get(resource).and_then(|devices| devices.choose(asked)) {
+                match self.devices.get(resource).and_then(|devices| devices.choose(ResourceNeed::of(name, quantity))) {
                     Some(shares) => chosen.push(DeviceShares { resource: resource.clone(), shares }),
-                    None => return Err((resource.clone(), asked)),
+                    None => return Err((name.clone(), quantity)),
                 }
-            } else if asked.share > self.free_scalar(resource) {
-                return Err((resource.clone(), asked));
+            } else if quantity > self.free_scalar(resource) {
+                return Err((name.clone(), quantity));
             }
         }
         Ok(chosen)

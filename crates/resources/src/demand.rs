@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::{Capacity, Quantity, ResourceName};
+use crate::shortage::amount_in_words;
+use crate::{Quantity, ResourceName, ResourceNeed};
 
 /// The most resources one demand may name.
 pub const DEMAND_RESOURCES_MAX: usize = 1024;
@@ -16,7 +17,7 @@ pub const DEMAND_RESOURCES_MAX: usize = 1024;
 /// Resources stand in the order of their names, each once, none at zero; so two demands are equal
 /// exactly where they ask for the same. A clone costs no allocation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Demand(Arc<[(ResourceName, Capacity)]>);
+pub struct Demand(Arc<[(ResourceName, Quantity)]>);
 
 /// Amounts that make no demand.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -43,11 +44,16 @@ pub enum DemandError {
         /// The resource.
         resource: ResourceName,
     },
-    /// Memory of devices, and none of the devices.
-    #[error("memory of {resource} was asked for, and no {resource}")]
-    NoDevice {
-        /// The resource.
-        resource: ResourceName,
+    /// A number of devices or a share of one, and memory of one of them.
+    #[error(
+        "{devices} and {} were asked for together; ask for a number of devices or a share of one, or for memory of one",
+        memory.as_option()
+    )]
+    DevicesAndMemory {
+        /// The devices.
+        devices: ResourceName,
+        /// Their memory.
+        memory: ResourceName,
     },
     /// More resources than [`DEMAND_RESOURCES_MAX`].
     #[error("{count} resources were asked for at once; the most is {DEMAND_RESOURCES_MAX}")]
@@ -76,8 +82,11 @@ impl Demand {
             if resource.is_device() && quantity > Quantity::ONE && !quantity.is_whole() {
                 return Err(DemandError::NotWhole { resource, quantity });
             }
+            if resource.is_device_memory() && amounts.iter().any(|(name, _)| name == resource.source()) {
+                return Err(DemandError::DevicesAndMemory { devices: resource.source().clone(), memory: resource });
+            }
         }
-        Ok(Self(amounts.into_iter().map(|(name, quantity)| (name, quantity.into())).collect()))
+        Ok(Self(amounts.into()))
     }
 
     /// The demand for nothing, which every machine meets.
@@ -87,59 +96,36 @@ impl Demand {
 
     /// This demand with `quantity` of `resource` in place of what it asked of it before.
     pub fn with(&self, resource: ResourceName, quantity: Quantity) -> Result<Self, DemandError> {
-        let others = self.0.iter().filter(|(name, _)| *name != resource);
-        let others: Vec<(ResourceName, Capacity)> = others.cloned().collect();
-        let shares = others.iter().map(|(name, asked)| (name.clone(), asked.share));
-        let mut changed = Self::new(shares.chain([(resource, quantity)]).collect::<Vec<_>>())?;
-        for (name, asked) in others.iter().filter(|(_, asked)| asked.memory_bytes > 0) {
-            changed = changed.with_memory(name, asked.memory_bytes)?;
-        }
-        Ok(changed)
+        let mut amounts: Vec<_> = self.0.iter().filter(|(name, _)| *name != resource).cloned().collect();
+        amounts.push((resource, quantity));
+        Self::new(amounts)
     }
 
-    /// This demand with so many bytes of memory of each device of `resource` that it asks for.
-    pub fn with_memory(&self, resource: &ResourceName, memory_bytes: u64) -> Result<Self, DemandError> {
-        if !resource.is_device() || self.get(resource.as_str()).is_zero() {
-            return Err(DemandError::NoDevice { resource: resource.clone() });
-        }
-        let changed = self.0.iter().map(|(name, asked)| {
-            let changed = if name == resource { Capacity { memory_bytes, ..*asked } } else { *asked };
-            (name.clone(), changed)
-        });
-        Ok(Self(changed.collect()))
-    }
-
-    /// What it asks for beyond `part`. Where that has a share of the same device, it has the memory that is asked for too.
+    /// What it asks for beyond `part`.
     #[must_use]
     pub fn without(&self, part: &Self) -> Self {
-        let beyond = self.0.iter().map(|(name, asked)| {
-            let part = part.get(name.as_str());
-            let left = asked.share.units().saturating_sub(part.units());
-            let is_of_same = asked.share < Quantity::ONE && !part.is_zero();
-            let memory_bytes = if is_of_same { 0 } else { asked.memory_bytes };
-            (name.clone(), Capacity { share: Quantity::from_units(left), memory_bytes })
+        let beyond = self.0.iter().map(|(name, quantity)| {
+            let left = quantity.units().saturating_sub(part.get(name.as_str()).units());
+            (name.clone(), Quantity::from_units(left))
         });
-        Self(beyond.filter(|(_, asked)| !asked.share.is_zero()).collect())
+        Self(beyond.filter(|(_, quantity)| !quantity.is_zero()).collect())
     }
 
-    /// What `parts` ask for together; of devices with memory the most that one of them asks of each.
+    /// What `parts` ask for together.
     pub fn sum<'a>(parts: impl IntoIterator<Item = &'a Self>) -> Self {
-        let mut sum: BTreeMap<&ResourceName, Capacity> = BTreeMap::new();
-        for (name, asked) in parts.into_iter().flat_map(Self::capacities) {
-            let of = sum.entry(name).or_default();
-            of.share = Quantity::from_units(of.share.units().saturating_add(asked.share.units()));
-            of.memory_bytes = of.memory_bytes.max(asked.memory_bytes);
+        let mut sum: BTreeMap<&ResourceName, u64> = BTreeMap::new();
+        for (name, quantity) in parts.into_iter().flat_map(Self::iter) {
+            let units = sum.entry(name).or_default();
+            *units = units.saturating_add(quantity.units());
         }
-        Self(sum.into_iter().map(|(name, asked)| (name.clone(), asked)).collect())
+        Self(sum.into_iter().map(|(name, units)| (name.clone(), Quantity::from_units(units))).collect())
     }
 
     /// What both ask for: of each resource the smaller amount.
     #[must_use]
     pub fn common(&self, other: &Self) -> Self {
-        let both = self.0.iter().map(|(name, asked)| {
-            (name.clone(), Capacity { share: asked.share.min(other.get(name.as_str())), ..*asked })
-        });
-        Self(both.filter(|(_, asked)| !asked.share.is_zero()).collect())
+        let both = self.0.iter().map(|(name, quantity)| (name.clone(), (*quantity).min(other.get(name.as_str()))));
+        Self(both.filter(|(_, quantity)| !quantity.is_zero()).collect())
     }
 
     /// How much it asks of `resource`; zero where it does not name it.
@@ -149,27 +135,28 @@ impl Demand {
 
     /// The resources and amounts, in the order of the names.
     pub fn iter(&self) -> impl Iterator<Item = (&ResourceName, Quantity)> {
-        self.capacities().map(|(name, asked)| (name, asked.share))
+        self.0.iter().map(|(name, quantity)| (name, *quantity))
     }
 
-    /// The same, in each dimension of devices.
-    pub fn capacities(&self) -> impl Iterator<Item = (&ResourceName, Capacity)> {
-        self.0.iter().map(|(name, asked)| (name, *asked))
+    /// What it asks of each resource that something is granted out of.
+    pub fn asked(&self) -> impl Iterator<Item = (&ResourceName, ResourceNeed)> {
+        self.iter().map(|(name, quantity)| (name.source(), ResourceNeed::of(name, quantity)))
     }
 
-    /// How much it asks of `resource`, in each dimension.
-    pub fn capacity(&self, resource: &str) -> Capacity {
-        self.capacities().find(|(name, _)| name.as_str() == resource).map_or(Capacity::default(), |(_, asked)| asked)
+    /// What it asks of `source`: of devices a number, a share, or memory.
+    pub fn asked_of(&self, source: &ResourceName) -> ResourceNeed {
+        let mut asked = self.asked().filter(|(name, _)| *name == source);
+        asked.next().map_or(ResourceNeed::Amount(Quantity::ZERO), |(_, asked)| asked)
     }
 
-    /// The part that names devices.
-    pub fn devices(&self) -> impl Iterator<Item = (&ResourceName, Capacity)> {
-        self.capacities().filter(|(name, _)| name.is_device())
+    /// The part that names devices, or memory of them.
+    pub fn devices(&self) -> impl Iterator<Item = (&ResourceName, ResourceNeed)> {
+        self.asked().filter(|(name, _)| name.is_device())
     }
 
     /// The part that names no devices.
     pub fn scalars(&self) -> impl Iterator<Item = (&ResourceName, Quantity)> {
-        self.iter().filter(|(name, _)| !name.is_device())
+        self.iter().filter(|(name, _)| !name.source().is_device())
     }
 
     /// Whether it asks for nothing.
@@ -181,9 +168,9 @@ impl Demand {
 impl fmt::Display for Demand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("{")?;
-        for (index, (name, asked)) in self.capacities().enumerate() {
+        for (index, (name, quantity)) in self.iter().enumerate() {
             let comma = if index == 0 { "" } else { ", " };
-            write!(f, "{comma}{name}: {asked}")?;
+            write!(f, "{comma}{}: {}", name.as_option(), amount_in_words(name, quantity))?;
         }
         f.write_str("}")
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::packing::FreeOrder;
-use crate::{Capacity, DeviceShare, FreeDevices, GrantId, Quantity};
+use crate::{Capacity, DeviceShare, FreeDevices, GrantId, Quantity, ResourceNeed, Room};
 
 /// One account per device, and an order over them that answers both placement rules. A bundle has accounts for
 /// its own devices only, each as large as its share.
@@ -18,41 +18,42 @@ pub(crate) struct Devices {
 #[derive(Debug)]
 struct Account {
     whole: Capacity,
-    free: Capacity,
+    room: Room,
     /// In the order of the ids.
     holders: Vec<(GrantId, Capacity)>,
 }
 
 impl Devices {
-    /// Those of a machine, with the memory of each.
-    pub(crate) fn new(memory_bytes: impl Iterator<Item = u64>) -> Self {
-        let wholes = (0..).zip(memory_bytes);
-        Self::of(wholes.map(|(device, memory_bytes)| DeviceShare { device, share: Quantity::ONE, memory_bytes }))
+    /// Those of a machine, with the size of each.
+    pub(crate) fn new(sizes_bytes: impl Iterator<Item = u64>) -> Self {
+        Self::of((0..).zip(sizes_bytes.map(Room::whole)))
     }
 
     /// The accounts of a bundle that has these.
-    pub(crate) fn within(shares: &[DeviceShare]) -> Self {
-        Self::of(shares.iter().copied())
+    pub(crate) fn within(&self, shares: &[DeviceShare]) -> Self {
+        Self::of(shares.iter().map(|share| {
+            let size_bytes = self.accounts.get(&share.device).map_or(0, |account| account.room.size_bytes);
+            (share.device, Room { free: share.capacity(), size_bytes })
+        }))
     }
 
-    fn of(shares: impl Iterator<Item = DeviceShare>) -> Self {
+    fn of(rooms: impl Iterator<Item = (u32, Room)>) -> Self {
         let mut accounts = BTreeMap::new();
         let mut by_free = FreeOrder::default();
-        for share in shares {
-            let whole = share.capacity();
-            accounts.insert(share.device, Account { whole, free: whole, holders: Vec::new() });
-            by_free.insert(share.device, whole);
+        for (device, room) in rooms {
+            accounts.insert(device, Account { whole: room.free, room, holders: Vec::new() });
+            by_free.insert(device, room);
         }
         Self { accounts, by_free, out_of_service: BTreeMap::new() }
     }
 
     /// The devices that meet `asked` now, in ascending order.
-    pub(crate) fn choose(&self, asked: Capacity) -> Option<Vec<DeviceShare>> {
+    pub(crate) fn choose(&self, asked: ResourceNeed) -> Option<Vec<DeviceShare>> {
         self.by_free.choose(asked)
     }
 
     /// The most that a demand of this kind could get now.
-    pub(crate) fn obtainable(&self, asked: Capacity) -> Quantity {
+    pub(crate) fn obtainable(&self, asked: ResourceNeed) -> Quantity {
         self.by_free.obtainable(asked)
     }
 
@@ -70,12 +71,12 @@ impl Devices {
 
     fn take_one(&mut self, id: GrantId, share: DeviceShare) {
         let account = self.accounts.get_mut(&share.device).expect("LEDGER-2: a grant names devices of its ledger");
-        let free = account.free.checked_sub(share.capacity());
-        let free = free.expect("LEDGER-1: no more is granted of a device than is free");
+        let room = account.room.without(share.capacity());
+        let room = room.expect("LEDGER-1: no more is granted of a device than is free");
         let position = account.holders.binary_search_by_key(&id, |(holder, _)| *holder);
         let position = position.expect_err("LEDGER-2: a grant takes a device once");
         account.holders.insert(position, (id, share.capacity()));
-        self.set_free(share.device, free);
+        self.set_room(share.device, room);
     }
 
     fn give_back_one(&mut self, id: GrantId, share: DeviceShare) {
@@ -83,15 +84,17 @@ impl Devices {
         let position = account.holders.binary_search_by_key(&id, |(holder, _)| *holder);
         let (_, held) = account.holders.remove(position.expect("LEDGER-2: a share is given back by its holder"));
         assert_eq!(held, share.capacity(), "LEDGER-2: what is given back is what was granted");
-        let free = account.free.checked_add(held).filter(|free| account.whole.covers(*free));
-        self.set_free(share.device, free.expect("LEDGER-1: no more is free of a device than there is"));
+        let free = account.room.free.checked_add(held).filter(|free| account.whole.covers(*free));
+        let free = free.expect("LEDGER-1: no more is free of a device than there is");
+        let room = Room { free, ..account.room };
+        self.set_room(share.device, room);
     }
 
-    fn set_free(&mut self, device: u32, free: Capacity) {
+    fn set_room(&mut self, device: u32, room: Room) {
         let account = self.accounts.get_mut(&device).expect("LEDGER-2: a grant names devices of its ledger");
-        let before = std::mem::replace(&mut account.free, free);
+        let before = std::mem::replace(&mut account.room, room);
         if self.by_free.remove(device, before) {
-            self.by_free.insert(device, free);
+            self.by_free.insert(device, room);
         }
     }
 
@@ -101,13 +104,13 @@ impl Devices {
     }
 
     pub(crate) fn quarantine(&mut self, device: u32, reason: String) {
-        self.by_free.remove(device, self.accounts[&device].free);
+        self.by_free.remove(device, self.accounts[&device].room);
         self.out_of_service.insert(device, reason);
     }
 
     pub(crate) fn restore(&mut self, device: u32) {
         if self.out_of_service.remove(&device).is_some() {
-            self.by_free.insert(device, self.accounts[&device].free);
+            self.by_free.insert(device, self.accounts[&device].room);
         }
     }
 
@@ -137,22 +140,22 @@ impl Devices {
     /// What each device has free.
     pub(crate) fn free(&self) -> FreeDevices {
         let in_service = |device| !self.out_of_service.contains_key(device);
-        self.accounts.iter().map(|(device, account)| in_service(device).then_some(account.free)).collect()
+        self.accounts.iter().map(|(device, account)| in_service(device).then_some(account.room)).collect()
     }
 
     /// The shares that are free on the devices in service, added up.
     pub(crate) fn free_sum(&self) -> Quantity {
-        Quantity::from_units(self.by_free.iter().map(|(_, free)| free.share.units()).sum())
+        Quantity::from_units(self.by_free.iter().map(|(_, room)| room.free.share.units()).sum())
     }
 
     /// Reads every account.
     pub(crate) fn audit(&self) {
         for (&device, account) in &self.accounts {
-            let held = account.holders.iter().try_fold(account.free, |sum, (_, held)| sum.checked_add(*held));
+            let held = account.holders.iter().try_fold(account.room.free, |sum, (_, held)| sum.checked_add(*held));
             assert_eq!(held, Some(account.whole), "LEDGER-1: free and granted of a device make what there is of it");
             let is_alone = account.holders.iter().all(|(_, held)| !held.share.is_zero());
             assert!(is_alone, "PACKING-3: memory is held along with a share");
-            let is_grantable = self.by_free.contains(device, account.free);
+            let is_grantable = self.by_free.contains(device, account.room);
             assert_ne!(is_grantable, self.out_of_service.contains_key(&device), "LEDGER-5: in service or out of it");
         }
         let count = self.by_free.len() + self.out_of_service.len();

@@ -39,7 +39,7 @@ pub struct DeviceShare {
     pub device: u32,
     /// How much of it: at most [`Quantity::ONE`].
     pub share: Quantity,
-    /// Bytes of its memory; zero where nobody counts them.
+    /// Bytes of its memory; zero where nobody knows its size.
     pub memory_bytes: u64,
 }
 
@@ -60,25 +60,37 @@ pub struct DeviceShares {
 }
 
 impl DeviceShares {
-    /// Divides them: `wanted` of the resource, with the memory of the devices that this has a share of, and what is left.
-    pub(crate) fn divide(&self, wanted: Quantity) -> (Self, Self) {
+    /// Divides them: what of the resource `wanted` names, and what is left. Each part has the memory that its share stands
+    /// for, or the share that its memory does.
+    pub(crate) fn divide(&self, wanted: &Demand) -> (Self, Self) {
+        let mut missing = wanted.get(self.resource.as_str()).units();
+        let bytes = wanted.iter().filter(|(name, _)| name.is_device_memory() && *name.source() == self.resource);
+        let mut missing_bytes: u64 = bytes.map(|(_, quantity)| quantity.wholes()).sum();
         let (mut first, mut second) = (Vec::new(), Vec::new());
-        let mut missing = wanted.units();
         for DeviceShare { device, share, memory_bytes } in &self.shares {
-            let (device, memory_bytes) = (*device, *memory_bytes);
-            let here = share.units().min(missing);
-            missing -= here;
-            let push = |to: &mut Vec<DeviceShare>, units, memory_bytes| {
-                if units > 0 {
-                    to.push(DeviceShare { device, share: Quantity::from_units(units), memory_bytes });
-                }
+            let whole = Capacity { share: *share, memory_bytes: *memory_bytes };
+            let here = if missing_bytes > 0 {
+                let memory_bytes = whole.memory_bytes.min(missing_bytes);
+                missing_bytes -= memory_bytes;
+                Capacity { share: part(whole.share.units(), memory_bytes, whole.memory_bytes), memory_bytes }
+            } else {
+                let units = share.units().min(missing);
+                missing -= units;
+                let bytes = u128::from(*memory_bytes) * u128::from(units) / u128::from(share.units().max(1));
+                Capacity { share: Quantity::from_units(units), memory_bytes: bytes as u64 }
             };
-            push(&mut first, here, memory_bytes);
-            push(&mut second, share.units() - here, if here > 0 { 0 } else { memory_bytes });
+            let left = whole.checked_sub(here).unwrap_or_default();
+            first.extend((!here.share.is_zero()).then(|| here.of(*device)));
+            second.extend((!left.share.is_zero()).then(|| left.of(*device)));
         }
         let of = |shares| Self { resource: self.resource.clone(), shares };
         (of(first), of(second))
     }
+}
+
+/// So many of `units` as `bytes` are of `all`, rounded up.
+fn part(units: u64, bytes: u64, all: u64) -> Quantity {
+    Quantity::from_units((u128::from(units) * u128::from(bytes)).div_ceil(u128::from(all.max(1))) as u64)
 }
 
 /// A demand that was met, with the devices that meet it.

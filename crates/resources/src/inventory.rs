@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
-use crate::{Capacity, Demand, FreeDevices, Never, Quantity, QuantityError, ResourceName};
+use crate::{Demand, FreeDevices, Never, Quantity, QuantityError, ResourceName, Room};
 
 /// The most devices of one resource on one machine.
 pub const DEVICES_MAX: u32 = 65_536;
@@ -53,7 +53,7 @@ pub enum InventoryError {
 }
 
 impl Inventory {
-    /// The inventory with these numbers of each resource; zeros are dropped.
+    /// The inventory with these numbers of each resource; zeros are dropped. Of memory of devices it is how much each has.
     pub fn new(offers: impl IntoIterator<Item = (ResourceName, f64)>) -> Result<Self, InventoryError> {
         let mut totals = BTreeMap::new();
         for (resource, given) in offers {
@@ -64,7 +64,13 @@ impl Inventory {
             totals.insert(resource, total);
         }
         totals.retain(|_, total| !total.is_zero());
-        Ok(Self { totals, memory: BTreeMap::new() })
+        let (of_each, totals) = totals.into_iter().partition(|(name, _)| name.is_device_memory());
+        let (of_each, mut inventory): (BTreeMap<_, _>, _) = (of_each, Self { totals, memory: BTreeMap::new() });
+        for (name, bytes) in of_each {
+            let count = inventory.total(name.source().as_str()).wholes() as usize;
+            inventory = inventory.with_device_memory(name.source().clone(), vec![bytes.wholes(); count]);
+        }
+        Ok(inventory)
     }
 
     /// The same machine, whose devices of `resource` have this much memory each, by their numbers; of those beyond the
@@ -86,8 +92,16 @@ impl Inventory {
 
     /// Every device of `resource`, wholly free.
     pub fn devices(&self, resource: &str) -> FreeDevices {
-        let whole = |memory_bytes| Some(Capacity { share: Quantity::ONE, memory_bytes });
-        self.device_memory(resource).map(whole).collect()
+        self.device_memory(resource).map(|size_bytes| Some(Room::whole(size_bytes))).collect()
+    }
+
+    /// What [`Inventory::new`] makes such a machine of: what it has, and of devices of a known size how large they are, the
+    /// smallest where they differ.
+    pub fn offers(&self) -> impl Iterator<Item = (ResourceName, Quantity)> {
+        let memory = ResourceName::GPU_MEMORY;
+        let size = self.device_memory(memory.source().as_str()).min().filter(|size| *size > 0);
+        let sizes = size.map(|size| (memory, Quantity::from_units(size.saturating_mul(Quantity::UNITS_PER_WHOLE))));
+        self.totals().map(|(name, total)| (name.clone(), total)).chain(sizes)
     }
 
     /// How much of `resource` it has; zero where it does not name it.
@@ -100,20 +114,21 @@ impl Inventory {
         self.totals.iter().map(|(name, total)| (name, *total))
     }
 
-    /// How much of `resource` it has for such a demand: where memory is asked for, on devices that have so much.
-    pub fn most(&self, resource: &str, asked: Capacity) -> Quantity {
-        match asked.memory_bytes {
-            0 => self.total(resource),
-            _ => self.devices(resource).obtainable(asked),
+    /// The most of `resource` that one demand could get with nothing running: of memory of devices, what the largest has.
+    pub fn most(&self, resource: &ResourceName) -> Quantity {
+        if !resource.is_device_memory() {
+            return self.total(resource.as_str());
         }
+        let largest = self.device_memory(resource.source().as_str()).max().unwrap_or_default();
+        Quantity::from_units(largest.saturating_mul(Quantity::UNITS_PER_WHOLE))
     }
 
     /// Whether the machine, with nothing running on it, has what `demand` asks for.
     pub fn could_ever(&self, demand: &Demand) -> Result<(), Never> {
-        for (resource, asked) in demand.capacities() {
-            let total = self.most(resource.as_str(), asked);
-            if asked.share > total {
-                return Err(Never { resource: resource.clone(), asked: asked.share, total });
+        for (resource, asked) in demand.iter() {
+            let total = self.most(resource);
+            if asked > total {
+                return Err(Never { resource: resource.clone(), asked, total });
             }
         }
         Ok(())

@@ -34,8 +34,8 @@ use thiserror::Error;
 use crate::accounts::Accounts;
 use crate::devices::Devices;
 use crate::{
-    BundleId, Busy, Capacity, Demand, DeviceShare, DeviceShares, FreeDevices, Grant, GrantId, Inventory, Never,
-    Quantity, ResourceName, Shortage,
+    BundleId, Busy, Demand, DeviceShare, DeviceShares, FreeDevices, Grant, GrantId, Inventory, Never, Quantity,
+    ResourceName, ResourceNeed, Shortage,
 };
 
 /// The accounts of one machine, and of the bundles on it.
@@ -157,7 +157,7 @@ impl Ledger {
         for (Part { bundle, demand }, held) in parts.into_iter().zip(held) {
             let here = demand.common(&missing);
             missing = missing.without(&here);
-            let (devices, others) = held.iter().map(|of| of.divide(here.get(of.resource.as_str()))).unzip();
+            let (devices, others) = held.iter().map(|of| of.divide(&here)).unzip();
             second.0.push(Part { bundle, demand: demand.without(&here) });
             second.1.push(others);
             first.0.push(Part { bundle, demand: here });
@@ -202,16 +202,17 @@ impl Ledger {
     pub fn reserve(&mut self, demands: &[Demand]) -> Option<Vec<BundleId>> {
         let mut devices = vec![Vec::new(); demands.len()];
         let named: BTreeSet<&ResourceName> =
-            demands.iter().flat_map(|demand| demand.iter().map(|(name, _)| name)).collect();
+            demands.iter().flat_map(|demand| demand.iter().map(|(name, _)| name.source())).collect();
         for resource in named {
-            let asked: Vec<Capacity> = demands.iter().map(|demand| demand.capacity(resource.as_str())).collect();
+            let asked: Vec<ResourceNeed> = demands.iter().map(|demand| demand.asked_of(resource)).collect();
             if resource.is_device() {
                 let packed = self.machine.devices().get(resource)?.free().pack(&asked).ok()?;
                 for (shares, devices) in packed.into_iter().zip(&mut devices).filter(|(shares, _)| !shares.is_empty()) {
                     devices.push(DeviceShares { resource: resource.clone(), shares });
                 }
             } else {
-                let sum = asked.iter().try_fold(Quantity::ZERO, |sum, amount| sum.checked_add(amount.share))?;
+                let amounts = demands.iter().map(|demand| demand.get(resource.as_str()));
+                let sum = amounts.into_iter().try_fold(Quantity::ZERO, Quantity::checked_add)?;
                 (sum <= self.machine.free_scalar(resource)).then_some(())?;
             }
         }
@@ -219,7 +220,7 @@ impl Ledger {
             for of in &mut devices {
                 of.shares.sort_unstable();
             }
-            let accounts = Accounts::of_bundle(demand, &devices);
+            let accounts = self.machine.of_bundle(demand, &devices);
             let grant = self.book_on_machine(demand, devices);
             let id = BundleId(grant.id);
             self.bundles.insert(id, Bundle { grant, accounts, within: BTreeSet::new() });
@@ -438,16 +439,18 @@ impl Ledger {
         }
     }
 
-    fn shortage(&self, demand: &Demand, resource: &ResourceName, asked: Capacity) -> Shortage {
+    fn shortage(&self, demand: &Demand, resource: &ResourceName, asked: Quantity) -> Shortage {
         if let Err(never) = self.could_ever(demand) {
             return never.into();
         }
-        let (free, out_of_service) = match self.machine.devices().get(resource) {
-            Some(devices) => (devices.obtainable(asked), devices.out_of_service().len() as u32),
+        let (free, out_of_service) = match self.machine.devices().get(resource.source()) {
+            Some(devices) => {
+                (devices.obtainable(ResourceNeed::of(resource, asked)), devices.out_of_service().len() as u32)
+            }
             None => (self.machine.free_scalar(resource), 0),
         };
-        let total = self.inventory.total(resource.as_str());
-        Busy { resource: resource.clone(), asked: asked.share, free, total, out_of_service }.into()
+        let total = self.inventory.most(resource);
+        Busy { resource: resource.clone(), asked, free, total, out_of_service }.into()
     }
 
     fn bundle(&self, bundle: BundleId) -> &Bundle {

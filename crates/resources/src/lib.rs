@@ -24,7 +24,7 @@ mod packing;
 mod quantity;
 mod shortage;
 
-pub use capacity::Capacity;
+pub use capacity::{Capacity, ResourceNeed, Room, memory_of};
 pub use demand::{DEMAND_RESOURCES_MAX, Demand, DemandError};
 pub use grant::{BundleId, DeviceShare, DeviceShares, Grant, GrantId};
 pub use inventory::{DEVICES_MAX, Inventory, InventoryError};
@@ -33,7 +33,7 @@ pub use memory::MemoryShares;
 pub use name::{ACCELERATOR_TYPE_PREFIX, NameError, RESOURCE_NAME_BYTES_MAX, ResourceName};
 pub use packing::{FreeDevices, NoPacking};
 pub use quantity::{Quantity, QuantityError};
-pub use shortage::{Busy, Never, Shortage};
+pub use shortage::{Busy, Never, Shortage, amount_in_words, size_from_text, size_in_words};
 
 #[cfg(test)]
 mod tests;

@@ -15,8 +15,15 @@ pub const RESOURCE_NAME_BYTES_MAX: usize = 1024;
 /// What the resource that stands for an accelerator's type begins with: `accelerator_type:A100`.
 pub const ACCELERATOR_TYPE_PREFIX: &str = "accelerator_type:";
 
-/// What every machine has, with or without devices.
-const BASIC: [ResourceName; 3] = [ResourceName::CPU, ResourceName::MEMORY, ResourceName::OBJECT_STORE_MEMORY];
+/// Names of resources that are no devices and that everybody knows.
+const BASIC: [ResourceName; 4] =
+    [ResourceName::CPU, ResourceName::MEMORY, ResourceName::OBJECT_STORE_MEMORY, ResourceName::GPU_MEMORY];
+
+/// What requests call [`ResourceName::GPU_MEMORY`].
+const GPU_MEMORY_OPTION: &str = "gpu_memory";
+
+/// The devices whose memory can be asked for.
+static GPU: ResourceName = ResourceName::GPU;
 
 /// The name of a resource; a clone costs no allocation.
 #[derive(Clone)]
@@ -55,6 +62,10 @@ impl ResourceName {
     pub const MEMORY: Self = Self(Text::Basic("memory"));
     /// Bytes of the object store.
     pub const OBJECT_STORE_MEMORY: Self = Self(Text::Basic("object_store_memory"));
+    /// Bytes of the memory of one GPU: asked for in place of a number of GPUs or a share of one. No machine offers it by
+    /// itself, and it is not the custom resource that a program may call `gpu_memory`.
+    pub const GPU_MEMORY: Self = Self(Text::Basic(Self::GPU_MEMORY_NAME));
+    const GPU_MEMORY_NAME: &'static str = "GPU:memory";
     /// The resource of this name.
     pub fn new(name: &str) -> Result<Self, NameError> {
         if let Some(basic) = BASIC.iter().find(|basic| basic.as_str() == name) {
@@ -91,6 +102,26 @@ impl ResourceName {
     /// Whether its wholes are devices.
     pub const fn is_device(&self) -> bool {
         matches!(self.0, Text::Device(_))
+    }
+
+    /// The resource out of which this is granted: the devices whose memory it is, or itself.
+    pub fn source(&self) -> &Self {
+        if self.is_device_memory() { &GPU } else { self }
+    }
+
+    /// Whether it is memory of devices.
+    pub fn is_device_memory(&self) -> bool {
+        *self == Self::GPU_MEMORY
+    }
+
+    /// The name of the resource that a request calls so, where bundles are made of resources and options alike.
+    pub fn of_option(option: &str) -> &str {
+        if option == GPU_MEMORY_OPTION { Self::GPU_MEMORY_NAME } else { option }
+    }
+
+    /// What the option of a request calls it.
+    pub fn as_option(&self) -> &str {
+        if self.is_device_memory() { GPU_MEMORY_OPTION } else { self.as_str() }
     }
 
     /// `A100` of `accelerator_type:A100`; `None` for every other resource.

@@ -1,10 +1,9 @@
 //! Which devices a demand takes: the one place where that is decided, for the ledger, the scheduler's views of machines and
 //! the autoscaler's plans alike.
 //!
-//! - PACKING-1: a demand for whole devices takes wholly free ones with enough memory, lowest number first, with all of
-//!   their memory.
-//! - PACKING-2: a share below one takes the fullest device that has room for its share and its memory, lowest number first
-//!   among equals, and never spans two.
+//! - PACKING-1: a demand for whole devices takes wholly free ones, lowest number first, with all of their memory.
+//! - PACKING-2: a share below one, and bytes of memory, take the fullest device that has room for them, lowest number first
+//!   among equals, and never span two.
 //! - PACKING-3: a device's memory is held only along with a share of it, so that a device of which no share is held is
 //!   wholly free.
 //!
@@ -14,7 +13,7 @@ mod together;
 
 use std::collections::BTreeMap;
 
-use crate::{Capacity, DeviceShare, Quantity};
+use crate::{DeviceShare, Quantity, ResourceNeed, Room};
 
 pub use together::NoPacking;
 
@@ -22,65 +21,89 @@ pub use together::NoPacking;
 ///
 /// Not a sum: a share never spans two devices, so 0.2 free on each of two are no room for 0.4.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct FreeDevices(Vec<Option<Capacity>>);
+pub struct FreeDevices(Vec<Option<Room>>);
 
 impl FreeDevices {
     /// Each device, by its number.
-    pub fn iter(&self) -> impl Iterator<Item = Option<Capacity>> {
+    pub fn iter(&self) -> impl Iterator<Item = Option<Room>> {
         self.0.iter().copied()
     }
 
     /// The share that each device has free, by its number.
     pub fn shares(&self) -> impl Iterator<Item = Option<Quantity>> {
-        self.iter().map(|free| free.map(|free| free.share))
+        self.iter().map(|room| room.map(|room| room.free.share))
     }
 
     /// The devices in service and their numbers.
-    pub fn in_service(&self) -> impl Iterator<Item = (u32, Capacity)> {
-        (0..).zip(&self.0).filter_map(|(device, free)| free.map(|free| (device, free)))
+    pub fn in_service(&self) -> impl Iterator<Item = (u32, Room)> {
+        (0..).zip(&self.0).filter_map(|(device, room)| room.map(|room| (device, room)))
     }
 
     /// How many are out of service.
     pub fn out_of_service(&self) -> u32 {
-        self.0.iter().filter(|free| free.is_none()).count() as u32
+        self.0.iter().filter(|room| room.is_none()).count() as u32
     }
 
     /// The shares that are free, added up.
     pub fn sum(&self) -> Quantity {
-        Quantity::from_units(self.0.iter().flatten().map(|free| free.share.units()).sum())
+        Quantity::from_units(self.0.iter().flatten().map(|room| room.free.share.units()).sum())
+    }
+
+    /// The memory that is free, added up.
+    pub fn memory(&self) -> Quantity {
+        let bytes = self.0.iter().flatten().map(|room| memory_obtainable(room).units());
+        Quantity::from_units(bytes.fold(0, u64::saturating_add))
     }
 
     /// The most that a demand of this kind could get: of devices the wholly free ones where whole ones are asked for, and
-    /// the free part of one device otherwise.
-    pub fn obtainable(&self, asked: Capacity) -> Quantity {
-        let enough = self.0.iter().flatten().filter(|free| free.memory_bytes >= asked.memory_bytes);
-        let shares = enough.map(|free| free.share);
-        if asked.share < Quantity::ONE {
-            return shares.max().unwrap_or_default();
+    /// otherwise the free part, or memory, of one device.
+    pub fn obtainable(&self, asked: ResourceNeed) -> Quantity {
+        let rooms = self.0.iter().flatten();
+        match asked {
+            ResourceNeed::Memory(_) => rooms.map(memory_obtainable).max().unwrap_or_default(),
+            ResourceNeed::Amount(amount) if amount < Quantity::ONE => {
+                rooms.map(|room| room.free.share).max().unwrap_or_default()
+            }
+            ResourceNeed::Amount(_) => {
+                Quantity::whole(rooms.filter(|room| room.free.share == Quantity::ONE).count() as u32)
+            }
         }
-        Quantity::whole(shares.filter(|share| *share == Quantity::ONE).count() as u32)
+    }
+
+    /// Whether one demand of this kind has room.
+    pub fn fits(&self, asked: ResourceNeed) -> bool {
+        let with_room = self.0.iter().flatten().filter(|room| room.part(asked).is_some());
+        with_room.take(asked.devices() as usize).count() as u64 == asked.devices()
     }
 
     /// Books `asked`, as the machine's ledger would (PACKING-1, PACKING-2); `false`, and nothing changes, where there is no
     /// room.
-    pub fn take(&mut self, asked: Capacity) -> bool {
-        if self.obtainable(asked) < asked.share {
+    pub fn take(&mut self, asked: ResourceNeed) -> bool {
+        if !self.fits(asked) {
             return false;
         }
-        let with_room = |free: &Capacity| free.covers(one_of(asked));
-        let mut free = self.0.iter_mut().flatten().filter(|free| with_room(free));
-        if asked.share >= Quantity::ONE {
-            free.take(asked.share.wholes() as usize).for_each(|free| *free = Capacity::default());
-        } else if let Some(fullest) = free.by_ref().min_by_key(|free| free.share) {
-            *fullest = fullest.checked_sub(asked).unwrap_or_default();
+        let book = |room: &mut Room| {
+            *room = room.part(asked).and_then(|part| room.without(part)).expect("it was looked at whether it has room");
+        };
+        let with_room = self.0.iter_mut().flatten().filter(|room| room.part(asked).is_some());
+        if asked.is_of_wholes() {
+            with_room.take(asked.devices() as usize).for_each(book);
+        } else if let Some(fullest) = with_room.min_by_key(|room| room.free.share).filter(|_| asked.devices() > 0) {
+            book(fullest);
         }
         true
     }
 
     /// Which devices meet all of `asked` at once, each entry in the place of its demand; zeros get none.
-    pub fn pack(&self, asked: &[Capacity]) -> Result<Vec<Vec<DeviceShare>>, NoPacking> {
+    pub fn pack(&self, asked: &[ResourceNeed]) -> Result<Vec<Vec<DeviceShare>>, NoPacking> {
         together::pack(&self.in_service().collect::<Vec<_>>(), asked)
     }
+}
+
+/// The memory that one demand can get of a device.
+fn memory_obtainable(room: &Room) -> Quantity {
+    let bytes = if room.free.share.is_zero() { 0 } else { room.free.memory_bytes };
+    Quantity::from_units(bytes.saturating_mul(Quantity::UNITS_PER_WHOLE))
 }
 
 impl Clone for FreeDevices {
@@ -94,37 +117,37 @@ impl Clone for FreeDevices {
     }
 }
 
-impl FromIterator<Option<Capacity>> for FreeDevices {
-    fn from_iter<I: IntoIterator<Item = Option<Capacity>>>(devices: I) -> Self {
+impl FromIterator<Option<Room>> for FreeDevices {
+    fn from_iter<I: IntoIterator<Item = Option<Room>>>(devices: I) -> Self {
         Self(devices.into_iter().collect())
     }
 }
 
-/// The same with memory that is not counted.
+/// The same of devices whose size nobody knows.
 impl FromIterator<Option<Quantity>> for FreeDevices {
     fn from_iter<I: IntoIterator<Item = Option<Quantity>>>(devices: I) -> Self {
-        devices.into_iter().map(|share| share.map(Capacity::from)).collect()
+        let room = |share| Room { free: crate::Capacity { share, memory_bytes: 0 }, size_bytes: 0 };
+        devices.into_iter().map(|share| share.map(room)).collect()
     }
 }
 
-/// The devices in service by the share that is free and then by number, each with its free memory: "the fullest with room
-/// for x, lowest number first" is the first one at or after `(x, 0)`, and "wholly free, lowest number first" is what stands
-/// at or after `(one, 0)`.
+/// The devices in service by the share that is free and then by number: "the fullest with room for x, lowest number first" is
+/// the first one at or after `(x, 0)`, and "wholly free, lowest number first" is what stands at or after `(one, 0)`.
 #[derive(Debug, Default)]
-pub(crate) struct FreeOrder(BTreeMap<(Quantity, u32), u64>);
+pub(crate) struct FreeOrder(BTreeMap<(Quantity, u32), Room>);
 
 impl FreeOrder {
-    pub(crate) fn insert(&mut self, device: u32, free: Capacity) {
-        self.0.insert((free.share, device), free.memory_bytes);
+    pub(crate) fn insert(&mut self, device: u32, room: Room) {
+        self.0.insert((room.free.share, device), room);
     }
 
     /// Whether it was there.
-    pub(crate) fn remove(&mut self, device: u32, free: Capacity) -> bool {
-        self.0.remove(&(free.share, device)).is_some()
+    pub(crate) fn remove(&mut self, device: u32, room: Room) -> bool {
+        self.0.remove(&(room.free.share, device)).is_some()
     }
 
-    pub(crate) fn contains(&self, device: u32, free: Capacity) -> bool {
-        self.0.get(&(free.share, device)) == Some(&free.memory_bytes)
+    pub(crate) fn contains(&self, device: u32, room: Room) -> bool {
+        self.0.get(&(room.free.share, device)) == Some(&room)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -132,42 +155,37 @@ impl FreeOrder {
     }
 
     /// In the order of the shares.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, Capacity)> {
-        self.0.iter().map(|((share, device), bytes)| (*device, Capacity { share: *share, memory_bytes: *bytes }))
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, Room)> {
+        self.0.iter().map(|((_, device), room)| (*device, *room))
     }
 
-    /// Those with at least this share and this memory free, the fullest first.
-    fn with_room(&self, asked: Capacity) -> impl Iterator<Item = DeviceShare> {
-        let enough = self.0.range((asked.share, 0)..).filter(move |(_, bytes)| **bytes >= asked.memory_bytes);
-        enough.map(|((share, device), bytes)| DeviceShare { device: *device, share: *share, memory_bytes: *bytes })
+    /// What devices with room for `asked` give, the fullest first.
+    fn parts(&self, asked: ResourceNeed) -> impl Iterator<Item = DeviceShare> {
+        let least = match asked {
+            ResourceNeed::Memory(_) => Quantity::from_units(1),
+            ResourceNeed::Amount(amount) => amount.min(Quantity::ONE),
+        };
+        self.0.range((least, 0)..).filter_map(move |((_, device), room)| Some(room.part(asked)?.of(*device)))
     }
 
     /// The devices that meet `asked` now, in ascending order (PACKING-1, PACKING-2).
-    pub(crate) fn choose(&self, asked: Capacity) -> Option<Vec<DeviceShare>> {
-        let mut with_room = self.with_room(one_of(asked));
-        if asked.share < Quantity::ONE {
-            let Capacity { share, memory_bytes } = asked;
-            return Some(vec![DeviceShare { share, memory_bytes, ..with_room.next()? }]);
-        }
-        if asked.share.wholes() > self.0.len() as u64 {
+    pub(crate) fn choose(&self, asked: ResourceNeed) -> Option<Vec<DeviceShare>> {
+        if asked.devices() > self.0.len() as u64 {
             return None;
         }
-        let wanted = asked.share.wholes() as usize;
-        let chosen: Vec<_> = with_room.take(wanted).collect();
+        let wanted = asked.devices() as usize;
+        let chosen: Vec<_> = self.parts(asked).take(wanted).collect();
         (chosen.len() == wanted).then_some(chosen)
     }
 
-    /// The same as [`FreeDevices::obtainable`], without a look at each device where no memory is asked for.
-    pub(crate) fn obtainable(&self, asked: Capacity) -> Quantity {
-        if asked.share >= Quantity::ONE {
-            return Quantity::whole(self.with_room(one_of(asked)).count() as u32);
+    /// The same as [`FreeDevices::obtainable`], without a look at each device where a share is asked for.
+    pub(crate) fn obtainable(&self, asked: ResourceNeed) -> Quantity {
+        match asked {
+            ResourceNeed::Memory(_) => self.0.values().map(memory_obtainable).max().unwrap_or_default(),
+            ResourceNeed::Amount(amount) if amount < Quantity::ONE => {
+                self.0.last_key_value().map(|((share, _), _)| *share).unwrap_or_default()
+            }
+            ResourceNeed::Amount(_) => Quantity::whole(self.0.range((Quantity::ONE, 0)..).count() as u32),
         }
-        let enough = self.0.iter().rev().find(|(_, bytes)| **bytes >= asked.memory_bytes);
-        enough.map(|((share, _), _)| *share).unwrap_or_default()
     }
-}
-
-/// What is asked of one device.
-fn one_of(asked: Capacity) -> Capacity {
-    Capacity { share: asked.share.min(Quantity::ONE), ..asked }
 }

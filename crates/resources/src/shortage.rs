@@ -34,7 +34,7 @@ pub struct Busy {
 
 /// The first resource of a demand of which a machine has too little, whatever runs on it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{asked} {resource} asked for, the machine has {total}: lower the request or offer more")]
+#[error("{}", self.sentence())]
 pub struct Never {
     /// The resource.
     pub resource: ResourceName,
@@ -44,6 +44,59 @@ pub struct Never {
     pub total: Quantity,
 }
 
+impl Never {
+    fn sentence(&self) -> String {
+        let Self { resource, asked, total } = self;
+        if !resource.is_device_memory() {
+            return format!("{asked} {resource} asked for, the machine has {total}: lower the request or offer more");
+        }
+        let (devices, asked) = (resource.source(), amount_in_words(resource, *asked));
+        if total.is_zero() {
+            return format!("{asked} of the memory of one {devices} asked for, and no {devices} here of a known size");
+        }
+        let total = amount_in_words(resource, *total);
+        format!("{asked} of the memory of one {devices} asked for, the largest has {total}")
+    }
+}
+
+/// An amount of a resource, for people.
+pub fn amount_in_words(resource: &ResourceName, amount: Quantity) -> String {
+    if resource.is_device_memory() { size_in_words(amount.wholes()) } else { amount.to_string() }
+}
+
+/// A size, for people.
+pub fn size_in_words(bytes: u64) -> String {
+    let mebibytes = bytes as f64 / f64::from(1 << 20);
+    if mebibytes < 1024.0 { format!("{mebibytes:.0} MiB") } else { format!("{:.2} GiB", mebibytes / 1024.0) }
+}
+
+/// Reads a size: a number of bytes, or one with a unit of 1,000 or of 1,024 (`8GB`, `8 GiB`, `8g`, the last of 1,024).
+///
+/// # Errors
+/// Where it is no such size; the text says what is.
+pub fn size_from_text(text: &str) -> Result<u64, String> {
+    let refused = || format!("`{text}` is no size: give bytes, or a number with a unit as in `8GiB`, `8GB` or `8g`");
+    let given = text.trim();
+    let digits = given.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(given.len());
+    let (number, unit) = given.split_at(digits);
+    let number: f64 = number.parse().map_err(|_| refused())?;
+    let unit = unit.trim().to_ascii_lowercase();
+    let (prefix, base) = match unit.as_str() {
+        "" | "b" => ("", 1.0),
+        _ => match unit.strip_suffix("ib").or(if unit.len() == 1 { Some(&unit[..]) } else { None }) {
+            Some(prefix) => (prefix, 1024.0),
+            None => (unit.strip_suffix('b').ok_or_else(refused)?, 1000.0),
+        },
+    };
+    let power = ["", "k", "m", "g", "t"].iter().position(|known| *known == prefix).ok_or_else(refused)?;
+    let bytes = number * f64::powi(base, power as i32);
+    (bytes.fract() == 0.0 || power > 0)
+        .then_some(bytes)
+        .filter(|bytes| *bytes < 1e14)
+        .map(|bytes| bytes as u64)
+        .ok_or_else(refused)
+}
+
 impl Busy {
     fn sentence(&self) -> String {
         let Self { resource, asked, free, total, out_of_service } = self;
@@ -51,7 +104,13 @@ impl Busy {
             0 => String::new(),
             count => format!(", {count} out of service"),
         };
-        if !resource.is_device() {
+        if resource.is_device_memory() {
+            let [asked, free, total] = [asked, free, total].map(|amount| amount_in_words(resource, *amount));
+            let devices = resource.source();
+            format!(
+                "{asked} of the memory of one {devices} asked for, the freest has {free} left of at most {total}{fault}"
+            )
+        } else if !resource.is_device() {
             format!("{asked} {resource} asked for, {free} of {total} free{fault}")
         } else if *asked >= Quantity::ONE {
             format!("{asked} {resource} asked for, {free} of {total} wholly free{fault}")

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use oxiray_ids::{BundleNumber, NodeId};
-use oxiray_resources::{Demand, Quantity, ResourceName};
+use oxiray_resources::{Demand, Quantity, ResourceName, ResourceNeed};
 
 use crate::NodeView;
 
@@ -65,33 +65,41 @@ fn together(bundles: &[&DrawnBundle<'_>], demand: &Demand) -> Option<Vec<BundleP
 
 /// How much of each resource a bundle can give of what is missing: of devices whole ones, or the share that is asked for.
 fn free_for(view: &NodeView, missing: &Demand) -> Demand {
-    let free = missing.capacities().map(|(resource, asked)| {
-        let free = if resource.is_device() {
-            let free = view.free_devices.get(resource).map(|devices| devices.obtainable(asked)).unwrap_or_default();
-            if asked.share < Quantity::ONE && free < asked.share { Quantity::ZERO } else { free }
+    let free = missing.iter().map(|(resource, asked)| {
+        let free = if resource.source().is_device() {
+            let devices = view.free_devices.get(resource.source());
+            let free = devices.map(|devices| devices.obtainable(ResourceNeed::of(resource, asked))).unwrap_or_default();
+            let is_of_one = asked < Quantity::ONE || resource.is_device_memory();
+            if is_of_one && free < asked { Quantity::ZERO } else { free }
         } else {
             view.free.get(resource).copied().unwrap_or_default()
         };
-        (resource.clone(), free.min(asked.share))
+        (resource.clone(), free.min(asked))
     });
     Demand::new(free.collect::<Vec<_>>()).expect("of more than one device whole ones are free")
 }
 
 /// How many devices, and how many other resources, a bundle has that are not asked for.
 fn unasked(reserved: &Demand, demand: &Demand) -> (u64, usize) {
-    let unasked = reserved.iter().filter(|(name, _)| demand.get(name.as_str()).is_zero());
-    let (devices, others): (Vec<_>, Vec<_>) = unasked.partition(|(name, _)| name.is_device());
-    (devices.iter().map(|(_, amount)| amount.units()).sum(), others.len())
+    let is_asked = |name: &ResourceName| demand.iter().any(|(asked, _)| asked.source() == name.source());
+    let unasked = reserved.iter().filter(|(name, _)| !is_asked(name));
+    let (devices, others): (Vec<_>, Vec<_>) = unasked.partition(|(name, _)| name.source().is_device());
+    let units = devices.iter().map(|(name, amount)| match ResourceNeed::of(name, *amount) {
+        ResourceNeed::Amount(amount) => amount.units(),
+        ResourceNeed::Memory(_) => 1,
+    });
+    (units.fold(0, u64::saturating_add), others.len())
 }
 
 /// How much would stay free of what is asked for, devices before everything else.
 fn left_over(view: &NodeView, demand: &Demand) -> (u64, u64) {
     let left = |(name, asked): (&ResourceName, Quantity)| {
-        let free = match view.free_devices.get(name) {
+        let free = match view.free_devices.get(name.source()) {
+            Some(devices) if name.is_device_memory() => devices.memory(),
             Some(devices) => devices.sum(),
             None => view.free.get(name).copied().unwrap_or_default(),
         };
-        (name.is_device(), free.units().saturating_sub(asked.units()))
+        (name.source().is_device(), free.units().saturating_sub(asked.units()))
     };
     let left: Vec<(bool, u64)> = demand.iter().map(left).collect();
     let sum = |devices: bool| {

@@ -1,6 +1,6 @@
 //! Why a placement group is not placed, in words for the person who made it.
 
-use oxiray_resources::Demand;
+use oxiray_resources::{Demand, amount_in_words};
 
 use crate::{
     Bundle, Group, GroupPlacement, GroupStrategy, Misfit, Near, NodeView, Place, Placement, Reason, ResourceRequest,
@@ -97,6 +97,8 @@ impl GroupReason {
             GroupObstacle::Together { bundle, demand, misfit } => {
                 let Misfit { resource, asked, free, total, .. } = misfit;
                 let pieces = if asked <= free { ", though not in one piece for each" } else { "" };
+                let [asked, free, total] = [asked, free, total].map(|amount| amount_in_words(resource, *amount));
+                let resource = resource.as_option();
                 let has = if is_never {
                     format!("the machine has {total}{pieces}")
                 } else {

@@ -107,7 +107,7 @@ impl Search<'_> {
     /// Whether all machines together have as much as all bundles together ask for.
     fn is_enough_in_sum(&self) -> bool {
         let totals = self.totals();
-        let mut left: Vec<u64> = totals.iter().map(|need| need.asked.share.units()).collect();
+        let mut left: Vec<u64> = totals.iter().map(ResourceAmount::units).collect();
         for machine in self.machines.iter().flatten() {
             let sums = machine.rooms().sums(&totals, self.is_emptied);
             left.iter_mut().zip(sums).for_each(|(left, free)| *left = left.saturating_sub(free.units()));
@@ -127,7 +127,7 @@ impl Search<'_> {
         let mut is_proven = true;
         for slot in before().chain(among.iter()) {
             let sums = self.machine(slot).rooms().sums(&totals, self.is_emptied);
-            if totals.iter().zip(sums).any(|(need, free)| need.asked.share > free) {
+            if totals.iter().zip(sums).any(|(need, free)| need.units() > free.units()) {
                 continue;
             }
             match self.rooms(slot).fit_together(&all) {

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 
 use crate::strategy::{Otherwise, Place, ResourceRequest, Selector, Strategy};
 use crate::{Bundle, Group, NodeGroup, NodeView};
-use oxiray_resources::Demand;
+use oxiray_resources::{Demand, ResourceNeed};
 use pool::{Ask, Pool};
 
 /// All that a plan is made from.
@@ -323,7 +323,11 @@ fn selectors(resource_request: &ResourceRequest) -> Option<Vec<Selector>> {
 
 /// What is hardest to place goes first: most conditions, devices before none, most kinds, most of all.
 fn weight(demand: &Demand, conditions: usize) -> (usize, u64, usize, u64) {
-    let devices = demand.devices().map(|(_, asked)| asked.share.units()).sum();
+    let devices = demand.devices().map(|(_, asked)| match asked {
+        ResourceNeed::Amount(amount) => amount.units(),
+        ResourceNeed::Memory(_) => 1,
+    });
+    let devices = devices.fold(0, u64::saturating_add);
     let all = demand.iter().map(|(_, asked)| asked.units()).fold(0, u64::saturating_add);
     (conditions, devices, demand.iter().count(), all)
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use oxiray_ids::NodeId;
-use oxiray_resources::{Capacity, Demand, FreeDevices, Inventory, NoPacking, Quantity, ResourceName};
+use oxiray_resources::{Demand, FreeDevices, Inventory, NoPacking, Quantity, ResourceName, ResourceNeed};
 use rustc_hash::FxBuildHasher;
 
 use crate::NodeView;
@@ -28,7 +28,7 @@ impl Names {
     /// What a demand asks for, in the order of the numbers.
     pub(crate) fn needs(&mut self, demand: &Demand) -> Vec<ResourceAmount> {
         let mut needs: Vec<ResourceAmount> =
-            demand.capacities().map(|(name, asked)| ResourceAmount { resource: self.number(name), asked }).collect();
+            demand.asked().map(|(name, asked)| ResourceAmount { resource: self.number(name), asked }).collect();
         needs.sort_unstable_by_key(|need| need.resource);
         needs
     }
@@ -38,15 +38,23 @@ impl Names {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResourceAmount {
     resource: u32,
-    pub(crate) asked: Capacity,
+    pub(crate) asked: ResourceNeed,
 }
 
 impl ResourceAmount {
+    /// How much it is in sums and comparisons, where memory of a device counts as the least share of one.
+    pub(crate) fn units(&self) -> u64 {
+        match self.asked {
+            ResourceNeed::Amount(amount) => amount.units(),
+            ResourceNeed::Memory(_) => 1,
+        }
+    }
+
     /// How large a part it is of what is asked for of the same resource in `totals`.
     pub(crate) fn part_of(&self, totals: &[Self]) -> u128 {
         let total = totals.iter().find(|total| total.resource == self.resource);
-        let units = total.map_or(1, |total| u128::from(total.asked.share.units()).max(1));
-        (u128::from(self.asked.share.units()) << u64::BITS) / units
+        let units = total.map_or(1, |total| u128::from(total.units()).max(1));
+        (u128::from(self.units()) << u64::BITS) / units
     }
 }
 
@@ -55,9 +63,9 @@ pub(crate) fn sum_of<'needs>(all: impl Iterator<Item = &'needs [ResourceAmount]>
     let mut sums: BTreeMap<u32, Quantity> = BTreeMap::new();
     for need in all.flatten() {
         let sum = sums.entry(need.resource).or_default();
-        *sum = Quantity::from_units(sum.units().saturating_add(need.asked.share.units()));
+        *sum = Quantity::from_units(sum.units().saturating_add(need.units()));
     }
-    sums.into_iter().map(|(resource, asked)| ResourceAmount { resource, asked: asked.into() }).collect()
+    sums.into_iter().map(|(resource, sum)| ResourceAmount { resource, asked: ResourceNeed::Amount(sum) }).collect()
 }
 
 /// One resource of a machine.
@@ -79,15 +87,16 @@ struct MachineResource {
 
 impl MachineResource {
     fn sum_up(&mut self) {
-        self.most = self.devices.obtainable(Capacity::WHOLE);
-        self.most_of_one = self.devices.obtainable(Capacity::default());
+        self.most = self.devices.obtainable(ResourceNeed::Amount(Quantity::ONE));
+        self.most_of_one = self.devices.obtainable(ResourceNeed::Amount(Quantity::ZERO));
     }
 
-    fn has(&self, asked: Capacity) -> bool {
-        if asked.memory_bytes > 0 {
-            return asked.share <= self.devices.obtainable(asked);
+    fn has(&self, asked: ResourceNeed) -> bool {
+        match asked {
+            ResourceNeed::Memory(_) => self.devices.fits(asked),
+            ResourceNeed::Amount(amount) if amount < Quantity::ONE => amount <= self.most_of_one,
+            ResourceNeed::Amount(amount) => amount <= self.most,
         }
-        asked.share <= if asked.share < Quantity::ONE { self.most_of_one } else { self.most }
     }
 
     /// What is free, added up over all devices.
@@ -101,12 +110,12 @@ impl MachineResource {
         self.devices.sum()
     }
 
-    fn take(&mut self, asked: Capacity) {
+    fn take(&mut self, asked: ResourceNeed) {
         if self.is_device {
             self.devices.take(asked);
             self.sum_up();
-        } else {
-            self.most = self.most.checked_sub(asked.share).unwrap_or_default();
+        } else if let ResourceNeed::Amount(amount) = asked {
+            self.most = self.most.checked_sub(amount).unwrap_or_default();
             self.most_of_one = self.most;
         }
     }
@@ -148,12 +157,13 @@ impl MachineResources {
 
     /// Whether there is room for all of these together, as the ledger would reserve it for them in this order.
     pub(crate) fn fit_together(&self, all: &[&[ResourceAmount]]) -> Result<(), NoPacking> {
-        let mut amounts: BTreeMap<u32, Vec<Capacity>> = BTreeMap::new();
+        let mut amounts: BTreeMap<u32, (u64, Vec<ResourceNeed>)> = BTreeMap::new();
         for need in all.iter().copied().flatten() {
-            amounts.entry(need.resource).or_default().push(need.asked);
+            let (units, asked) = amounts.entry(need.resource).or_default();
+            *units = units.saturating_add(need.units());
+            asked.push(need.asked);
         }
-        for (resource, amounts) in amounts {
-            let asked = amounts.iter().map(|amount| amount.share.units()).fold(0, u64::saturating_add);
+        for (resource, (asked, amounts)) in amounts {
             let room = self.0.iter().find(|room| room.resource == resource);
             let Some(room) = room.filter(|room| asked <= room.sum(false).units()) else {
                 return Err(NoPacking { is_proven: true });
@@ -282,12 +292,13 @@ impl Machine {
     /// Whether it would have room with nothing running on it.
     pub(crate) fn could_ever(&self, needs: &[ResourceAmount]) -> bool {
         self.rooms.each(needs, |room, need| {
-            // Without memory, no look at the names.
-            let most = match need.asked.memory_bytes {
-                0 => room.total,
-                _ => self.inventory.most(room.name.as_str(), need.asked),
-            };
-            need.asked.share <= most
+            match need.asked {
+                // No look at the names.
+                ResourceNeed::Amount(amount) => amount <= room.total,
+                ResourceNeed::Memory(bytes) => {
+                    self.inventory.device_memory(room.name.as_str()).any(|size| bytes <= size)
+                }
+            }
         })
     }
 
@@ -295,10 +306,14 @@ impl Machine {
     pub(crate) fn times(&self, needs: &[ResourceAmount]) -> u32 {
         let times = needs.iter().map(|need| {
             let total = self.total_of(need);
-            if need.asked.share < Quantity::ONE && self.is_device(need) {
-                (Quantity::ONE.units() / need.asked.share.units().max(1)).saturating_mul(total.wholes())
-            } else {
-                total.units() / need.asked.share.units().max(1)
+            match need.asked {
+                ResourceNeed::Memory(bytes) => {
+                    self.sizes_of(need).map(|size| size / bytes.max(1)).fold(0, u64::saturating_add)
+                }
+                ResourceNeed::Amount(amount) if amount < Quantity::ONE && self.is_device(need) => {
+                    (Quantity::ONE.units() / amount.units().max(1)).saturating_mul(total.wholes())
+                }
+                ResourceNeed::Amount(amount) => total.units() / amount.units().max(1),
             }
         });
         times.min().map_or(u32::MAX, |times| u32::try_from(times).unwrap_or(u32::MAX))
@@ -307,14 +322,23 @@ impl Machine {
     /// How much of its scarcest resource that many needs take, in thousandths.
     pub(crate) fn share_of(&self, needs: &[ResourceAmount], times: u64) -> u64 {
         let shares = needs.iter().map(|need| {
-            let taken = u128::from(need.asked.share.units()) * u128::from(times) * 1000;
-            (taken / u128::from(self.total_of(need).units().max(1))).min(999) as u64
+            let (one, all) = match need.asked {
+                ResourceNeed::Amount(amount) => (amount.units(), self.total_of(need).units()),
+                ResourceNeed::Memory(bytes) => (bytes, self.sizes_of(need).fold(0, u64::saturating_add)),
+            };
+            (u128::from(one) * u128::from(times) * 1000 / u128::from(all.max(1))).min(999) as u64
         });
         shares.max().unwrap_or_default()
     }
 
     fn total_of(&self, need: &ResourceAmount) -> Quantity {
         self.rooms.0.iter().find(|room| room.resource == need.resource).map_or(Quantity::ZERO, |room| room.total)
+    }
+
+    /// The memory of each device of a resource.
+    fn sizes_of(&self, need: &ResourceAmount) -> impl Iterator<Item = u64> {
+        let room = self.rooms.0.iter().find(|room| room.resource == need.resource);
+        room.into_iter().flat_map(|room| self.inventory.device_memory(room.name.as_str()))
     }
 
     fn is_device(&self, need: &ResourceAmount) -> bool {

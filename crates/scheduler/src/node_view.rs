@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use oxiray_ids::NodeId;
-use oxiray_resources::{Busy, Capacity, Demand, FreeDevices, Inventory, Ledger, NoPacking, Quantity, ResourceName};
+use oxiray_resources::{Busy, Demand, FreeDevices, Inventory, Ledger, NoPacking, Quantity, ResourceName, ResourceNeed};
 
 /// Machines are as much used as each other where these many steps tell no difference.
 pub const STEPS: usize = 64;
@@ -43,17 +43,17 @@ impl NodeView {
     /// Whether the machine has now what `demand` asks for, device by device; otherwise the first
     /// resource of which it has too little.
     pub fn fits(&self, demand: &Demand) -> Result<(), Busy> {
-        for (resource, asked) in demand.capacities() {
-            let devices = self.free_devices.get(resource);
-            let free = if resource.is_device() {
-                devices.map(|devices| devices.obtainable(asked)).unwrap_or_default()
+        for (resource, asked) in demand.iter() {
+            let devices = self.free_devices.get(resource.source());
+            let free = if resource.source().is_device() {
+                devices.map(|devices| devices.obtainable(ResourceNeed::of(resource, asked))).unwrap_or_default()
             } else {
                 self.free.get(resource).copied().unwrap_or_default()
             };
-            if asked.share > free {
-                let total = self.inventory.total(resource.as_str());
+            if asked > free {
+                let total = self.inventory.most(resource);
                 let out_of_service = devices.map_or(0, FreeDevices::out_of_service);
-                return Err(Busy { resource: resource.clone(), asked: asked.share, free, total, out_of_service });
+                return Err(Busy { resource: resource.clone(), asked, free, total, out_of_service });
             }
         }
         Ok(())
@@ -70,11 +70,11 @@ impl NodeView {
         if self.fits(demand).is_err() {
             return false;
         }
-        for (resource, asked) in demand.capacities() {
-            if let Some(devices) = self.free_devices.get_mut(resource) {
-                devices.take(asked);
+        for (resource, asked) in demand.iter() {
+            if let Some(devices) = self.free_devices.get_mut(resource.source()) {
+                devices.take(ResourceNeed::of(resource, asked));
             } else if let Some(free) = self.free.get_mut(resource) {
-                *free = free.checked_sub(asked.share).unwrap_or_default();
+                *free = free.checked_sub(asked).unwrap_or_default();
             }
         }
         true
@@ -92,13 +92,15 @@ impl NodeView {
         let named: BTreeSet<&ResourceName> =
             demands.iter().flat_map(|demand| demand.iter().map(|(name, _)| name)).collect();
         for resource in named {
-            let amounts: Vec<Capacity> = demands.iter().map(|demand| demand.capacity(resource.as_str())).collect();
-            let units = amounts.iter().fold(0, |sum: u64, one| sum.saturating_add(one.share.units()));
-            let asked = Quantity::from_units(units);
+            let units = demands.iter().map(|demand| demand.get(resource.as_str()).units());
+            let asked = Quantity::from_units(units.fold(0, u64::saturating_add));
             let none = FreeDevices::default();
-            let (free, packed) = if resource.is_device() {
-                let devices = self.free_devices.get(resource).unwrap_or(&none);
-                (devices.sum(), devices.pack(&amounts).map(drop))
+            let (free, packed) = if resource.source().is_device() {
+                let devices = self.free_devices.get(resource.source()).unwrap_or(&none);
+                let amounts: Vec<ResourceNeed> =
+                    demands.iter().map(|demand| demand.asked_of(resource.source())).collect();
+                let free = if resource.is_device_memory() { devices.memory() } else { devices.sum() };
+                (free, devices.pack(&amounts).map(drop))
             } else {
                 let free = self.free.get(resource).copied().unwrap_or_default();
                 (free, if asked <= free { Ok(()) } else { Err(NoPacking { is_proven: true }) })

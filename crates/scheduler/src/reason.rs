@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use oxiray_ids::NodeId;
-use oxiray_resources::{Busy, Demand, Quantity, ResourceName};
+use oxiray_resources::{Busy, Demand, Quantity, ResourceName, size_in_words};
 
 use crate::{NodeView, Selector};
 
@@ -112,7 +112,13 @@ impl Reason {
         match &self.obstacle {
             Obstacle::Busy(busy) => format!("{label} waits for {demand}: {busy}"),
             Obstacle::TooLarge { resource, asked, largest } => {
-                let most = if largest.is_zero() {
+                let most = if resource.is_device_memory() {
+                    let devices = resource.source();
+                    match largest.wholes() {
+                        0 => format!("no machine has a {devices} of a known size"),
+                        bytes => format!("the largest {devices} has {}", size_in_words(bytes)),
+                    }
+                } else if largest.is_zero() {
                     format!("no machine has any {resource}")
                 } else {
                     format!("the largest machine has {largest} {resource}")
@@ -162,9 +168,8 @@ impl fmt::Display for Reason {
 }
 
 fn obstacle(nodes: &[&NodeView], demand: &Demand) -> Obstacle {
-    for (resource, asked) in demand.capacities() {
-        let largest = nodes.iter().map(|view| view.inventory.most(resource.as_str(), asked)).max().unwrap_or_default();
-        let asked = asked.share;
+    for (resource, asked) in demand.iter() {
+        let largest = nodes.iter().map(|view| view.inventory.most(resource)).max().unwrap_or_default();
         if asked <= largest {
             continue;
         }
@@ -208,6 +213,11 @@ fn advice(resource: &ResourceName, asked: Quantity) -> String {
         "CPU" => start_with_more("num_cpus", wholes),
         "GPU" => start_with_more("num_gpus", wholes),
         "object_store_memory" => start_with_more("object_store_memory", wholes),
+        _ if resource.is_device_memory() => {
+            "lower gpu_memory, or add a machine with larger GPUs; where the size of GPUs \
+             is not found, say it: init(gpu_memory=BYTES) or `oxiray start --gpu-memory=BYTES`"
+                .to_owned()
+        }
         "memory" => "lower memory, or add a machine that has as much".to_owned(),
         name => format!(
             "lower it in resources, or start the cluster with more: init(resources={{\"{name}\": {wholes}}}) or \

@@ -17,7 +17,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use oxiray_ids::NodeId;
-use oxiray_resources::{Capacity, Demand, Quantity, ResourceName};
+use oxiray_resources::{Demand, Quantity, ResourceName, ResourceNeed, memory_of};
 
 use crate::{Asks, NodeView, ResourceRequest, Shares, Standing};
 
@@ -65,8 +65,28 @@ struct MachineResource<'views> {
 }
 
 impl MachineResource<'_> {
-    fn units<'demands>(demands: impl Iterator<Item = &'demands Demand>, name: &ResourceName) -> u64 {
-        demands.map(|demand| demand.get(name.as_str()).units()).fold(0, u64::saturating_add)
+    fn units<'demands>(&self, demands: impl Iterator<Item = &'demands Demand>, name: &ResourceName) -> u64 {
+        demands.map(|demand| self.units_of(demand, name)).fold(0, u64::saturating_add)
+    }
+
+    /// How much of a resource a demand has: of memory of devices what its share stands for, and of a share what its memory
+    /// is of the largest device.
+    fn units_of(&self, demand: &Demand, name: &ResourceName) -> u64 {
+        let (of_name, memory) = (demand.get(name.as_str()).units(), ResourceName::GPU_MEMORY);
+        if name != &memory && name != memory.source() {
+            return of_name;
+        }
+        let size_bytes = self.view.inventory.most(&memory).wholes();
+        let of_other = match demand.asked_of(memory.source()) {
+            ResourceNeed::Amount(share) if *name == memory => {
+                memory_of(share.min(Quantity::ONE), size_bytes).saturating_mul(Quantity::UNITS_PER_WHOLE)
+            }
+            ResourceNeed::Memory(bytes) if *name != memory => {
+                (u128::from(bytes) * u128::from(Quantity::UNITS_PER_WHOLE) / u128::from(size_bytes.max(1))) as u64
+            }
+            _ => 0,
+        };
+        of_name.saturating_add(of_other)
     }
 
     /// The resources of which there is too little, with what is coming and with `more`.
@@ -75,17 +95,18 @@ impl MachineResource<'_> {
         demand: &'asked Demand,
         more: Option<&'asked Demand>,
     ) -> impl Iterator<Item = &'asked ResourceName> {
-        let is_short = move |(name, asked): &(&ResourceName, Capacity)| {
-            let free = if name.is_device() {
-                self.view.free_devices.get(*name).map(|devices| devices.obtainable(*asked))
+        let is_short = move |(name, asked): &(&ResourceName, Quantity)| {
+            let free = if name.source().is_device() {
+                let devices = self.view.free_devices.get(name.source());
+                devices.map(|devices| devices.obtainable(ResourceNeed::of(name, *asked)))
             } else {
                 self.view.free.get(*name).copied()
             };
             let free = free.map_or(0, Quantity::units);
-            let there = free.saturating_add(Self::units(self.coming.iter().chain(more), name));
-            there.saturating_sub(Self::units(self.promised.iter(), name)) < asked.share.units()
+            let there = free.saturating_add(self.units(self.coming.iter().chain(more), name));
+            there.saturating_sub(self.units(self.promised.iter(), name)) < asked.units()
         };
-        demand.capacities().filter(is_short).map(|(name, _)| name)
+        demand.iter().filter(is_short).map(|(name, _)| name)
     }
 
     fn has_room(&self, demand: &Demand) -> bool {
@@ -233,7 +254,7 @@ impl<L: Copy + Eq, J: Copy + Ord> Look<'_, L, J> {
             let room = &self.rooms[&node];
             let lacking: Vec<&ResourceName> = room.lacking(demand, None).collect();
             let helps = |lease: &HeldLease<L, J>| {
-                let has_some = lacking.iter().any(|name| !lease.demand.get(name.as_str()).is_zero());
+                let has_some = lacking.iter().any(|name| room.units_of(&lease.demand, name) > 0);
                 let holder = self.standing(lease.job, &waiter.resource_request);
                 let may_be = lease.job != waiter.job && !self.gained.contains(&lease.job);
                 let is_enough = || room.lacking(demand, Some(&lease.demand)).next().is_none();

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use oxiray_resources::{Demand, Inventory, ResourceName};
+use oxiray_resources::{Demand, Inventory, Quantity, ResourceName};
 
 use crate::{Priority, Rank, Standing};
 
@@ -59,17 +59,16 @@ impl<J> Default for Shares<J> {
 impl<J: Copy + Ord> Shares<J> {
     /// A machine joined.
     pub fn add_machine(&mut self, inventory: &Inventory) {
-        for (name, total) in inventory.totals() {
-            let sum = self.totals.entry(name.clone()).or_default();
-            *sum += u128::from(total.units());
+        for (name, units) in amounts_of(inventory) {
+            *self.totals.entry(name).or_default() += units;
         }
     }
 
     /// A machine that had joined is gone.
     pub fn remove_machine(&mut self, inventory: &Inventory) {
-        for (name, total) in inventory.totals() {
-            if let Some(sum) = self.totals.get_mut(name) {
-                *sum = sum.saturating_sub(u128::from(total.units()));
+        for (name, units) in amounts_of(inventory) {
+            if let Some(sum) = self.totals.get_mut(&name) {
+                *sum = sum.saturating_sub(units);
             }
         }
         self.totals.retain(|_, sum| *sum > 0);
@@ -145,4 +144,13 @@ impl<J: Copy + Ord> Shares<J> {
     pub fn jobs(&self) -> impl ExactSizeIterator<Item = J> {
         self.held.keys().copied()
     }
+}
+
+/// What a machine has of each resource, the memory of its devices included.
+fn amounts_of(inventory: &Inventory) -> impl Iterator<Item = (ResourceName, u128)> {
+    let memory = ResourceName::GPU_MEMORY;
+    let bytes: u128 = inventory.device_memory(memory.source().as_str()).map(u128::from).sum();
+    let units = bytes * u128::from(Quantity::UNITS_PER_WHOLE);
+    let totals = inventory.totals().map(|(name, total)| (name.clone(), u128::from(total.units())));
+    totals.chain((units > 0).then_some((memory, units)))
 }

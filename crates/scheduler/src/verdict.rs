@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use oxiray_ids::NodeId;
-use oxiray_resources::{Demand, Never, Quantity};
+use oxiray_resources::{Demand, Never, Quantity, Room, amount_in_words, size_in_words};
 
 use crate::strategy::{Otherwise, ResourceRequest, Selector, Strategy};
 use crate::{Group, GroupStrategy, NodeView};
@@ -70,6 +70,8 @@ pub fn group_verdicts(nodes: &[NodeView], group: &Group) -> Vec<Verdict> {
             let misfit = view.fits_together(&demands).err().filter(|_| is_on_one);
             misfit.map(|misfit| {
                 let (asked, resource, free) = (misfit.asked, misfit.resource, misfit.free);
+                let [asked, free] = [asked, free].map(|amount| amount_in_words(&resource, amount));
+                let resource = resource.as_option();
                 (Rule::Together, format!("the bundles together ask for {asked} {resource}, and {free} are free"))
             })
         })
@@ -111,17 +113,23 @@ fn labels(view: &NodeView, selectors: &[Selector]) -> Option<(Rule, String)> {
 
 fn room(view: &NodeView, demand: &Demand) -> Option<(Rule, String)> {
     if let Err(Never { resource, asked, total }) = view.inventory.could_ever(demand) {
-        return Some(if total.is_zero() {
+        let is_zero = total.is_zero();
+        let [asked, total] = [asked, total].map(|amount| amount_in_words(&resource, amount));
+        let resource = resource.as_option();
+        return Some(if is_zero {
             (Rule::Missing, format!("it has no {resource}, and {asked} is asked for"))
         } else {
             (Rule::TooSmall, format!("it has {total} {resource}, and {asked} is asked for"))
         });
     }
     let busy = view.fits(demand).err()?;
-    let devices = view.free_devices.get(&busy.resource).cloned().unwrap_or_default();
-    let each = devices.shares().enumerate().take(DEVICES_NAMED_MAX).map(|(device, free)| match free {
-        Some(free) => format!("{} {device}: {free} free", busy.resource),
-        None => format!("{} {device}: out of service", busy.resource),
+    let resource = busy.resource.source();
+    let devices = view.free_devices.get(resource).cloned().unwrap_or_default();
+    let (is_memory, shown) = (busy.resource.is_device_memory(), |room: Room| room.free.share.to_string());
+    let free_of = |room: Room| if is_memory { size_in_words(room.free.memory_bytes) } else { shown(room) };
+    let each = devices.iter().enumerate().take(DEVICES_NAMED_MAX).map(|(device, room)| match room {
+        Some(room) => format!("{resource} {device}: {} free", free_of(room)),
+        None => format!("{resource} {device}: out of service"),
     });
     let each: Vec<String> = each.collect();
     let more = devices.shares().count().saturating_sub(DEVICES_NAMED_MAX);

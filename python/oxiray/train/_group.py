@@ -79,10 +79,9 @@ class Group:
         self._handles = [self._make(index, needs, self._environment) for index in range(self.size)]
 
     def _make(self, index: int, needs: dict[str, float], environment: dict[str, Any]) -> Any:
-        rest = {name: amount for name, amount in needs.items() if name not in ("CPU", "GPU", "memory")}
+        rest = {name: amount for name, amount in needs.items() if name not in ("CPU", "GPU", "memory", "gpu_memory")}
         options: dict[str, Any] = {"num_cpus": needs.get("CPU", 0), "num_gpus": needs.get("GPU", 0), "resources": rest}
-        if "memory" in needs:
-            options["memory"] = needs["memory"]
+        options |= {name: needs[name] for name in ("memory", "gpu_memory") if name in needs}
         if environment:
             options["runtime_env"] = environment
         if self._placement is not None:

@@ -6,7 +6,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
-from oxiray import _labels
+from oxiray import _gpu_memory, _labels
 from oxiray.train._slices import Slice
 
 #: What a worker takes of the resource that says which kind of device a machine has.
@@ -98,6 +98,9 @@ class ScalingConfig:
                 f"{self.resources_per_worker!r}"
             )
         for name, amount in self.resources_per_worker.items():
+            if name == _gpu_memory.OPTION:
+                _gpu_memory.check("gpu_memory of ScalingConfig(resources_per_worker)", amount)
+                continue
             if isinstance(amount, bool) or not isinstance(amount, (int, float)) or not 0 <= amount < float("inf"):
                 raise ValueError(
                     f"ScalingConfig(resources_per_worker) gives {amount!r} of {name!r}: an amount is a number from 0 on"
@@ -195,7 +198,9 @@ class ScalingConfig:
     def _resources_per_worker_not_none(self) -> dict[str, float]:
         """What each worker is given, with defaults filled in and without zeros."""
         given = {name: amount for name, amount in (self.resources_per_worker or {}).items() if amount}
-        if self.use_gpu:
+        if "gpu_memory" in given:
+            given["gpu_memory"] = _gpu_memory.size("gpu_memory", given["gpu_memory"])
+        if self.use_gpu and "gpu_memory" not in given:
             given.setdefault("GPU", 1)
         of_slice = self.slice
         if self.use_tpu:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from oxiray import _core, _labels, _option_rules, _session
+from oxiray import _core, _gpu_memory, _labels, _option_rules, _session
 from oxiray._core import NodeID, ObjectRef, PlacementGroupID
 from oxiray._init_options import QUANTITY_MAX
 
@@ -119,11 +119,11 @@ def placement_group(
     if not isinstance(name, str):
         raise TypeError(f"a placement group's name is a string, but {name!r} was given")
     _session.ensure()
-    amounts = [{resource: float(amount) for resource, amount in bundle.items()} for bundle in bundles]
+    amounts = [_gpu_memory.in_bytes(bundle) for bundle in bundles]
     group_id = _core.create_placement_group(
         name=name,
         strategy=strategy or "PACK",
-        bundles=amounts,
+        bundles=[_gpu_memory.inward(bundle) for bundle in amounts],
         selectors=[_strategies.selector(selector) for selector in bundle_label_selector or []],
         detached=lifetime == "detached",
         preferred=NodeID.from_hex(_soft_target_node_id) if _soft_target_node_id else None,
@@ -264,7 +264,12 @@ def _check_bundle(index: int, bundle: Any) -> None:
         raise ValueError(
             f'Bundles must be a non-empty list of resource dictionaries. Write [{{"CPU": 1}}]; {where} is a {type(bundle)}'
         )
+    if bundle.get("GPU") and bundle.get(_gpu_memory.OPTION):
+        raise ValueError(f"{where} asks for GPU and gpu_memory together: ask for a number of GPUs, or for memory of one")
     for resource, amount in bundle.items():
+        if resource == _gpu_memory.OPTION:
+            _gpu_memory.check(f"gpu_memory of {where}", amount)
+            continue
         if not isinstance(resource, str) or not isinstance(amount, (int, float)):
             raise ValueError(f"{where} must map names of resources to numbers, but has {resource!r}: {amount!r}")
         _check_amount(where, resource, amount)

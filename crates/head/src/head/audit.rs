@@ -67,7 +67,8 @@ impl HeadCore {
         assert!(own.is_settled(), "MEMBER-3: its own machine has answered every order");
         assert_eq!(own.view, self.own.view(), "MEMBER-1");
         let told = self.own.all_bundles_for_head();
-        let bundle = |told: &BundleFree| ((told.group, told.bundle), bundle_of(own.view.node, told).view);
+        let bundle =
+            |told: &BundleFree| ((told.group, told.bundle), bundle_of(own.view.node, told, &own.view.inventory).view);
         let bundles: BTreeMap<BundleKey, NodeView> = told.iter().map(bundle).collect();
         assert_eq!(*own.bundles(), bundles, "MEMBER-1: of the bundles it is told what changes, and knows all");
     }

@@ -9,7 +9,7 @@ use crate::census::{CallReport, Heard, OPEN_MAX, PATIENCE, Question, reports};
 use crate::clock::Alarm;
 use oxiray_ids::TaskId;
 use oxiray_machine::{Key, check_name, cut};
-use oxiray_resources::Quantity;
+use oxiray_resources::{Quantity, ResourceName};
 use oxiray_state::list;
 use oxiray_wire::Message;
 use oxiray_wire::message::{
@@ -240,7 +240,10 @@ fn error_message(name: &str, record: &TaskRecord) -> Option<String> {
 }
 
 fn amounts_by_name(amounts: &[Amount]) -> Amounts {
-    let one = |amount: &Amount| (amount.resource.clone(), Quantity::from_units(amount.units).as_f64());
+    let name = |resource: &str| {
+        ResourceName::new(resource).map_or_else(|_| resource.to_owned(), |name| name.as_option().to_owned())
+    };
+    let one = |amount: &Amount| (name(&amount.resource), Quantity::from_units(amount.units).as_f64());
     Amounts { by_name: amounts.iter().map(one).collect() }
 }
 

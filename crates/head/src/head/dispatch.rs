@@ -54,9 +54,7 @@ impl HeadCore {
             ClientToHead::Free(said) => self.free(from, &said.references),
             ClientToHead::GroupCreate(asked) => self.group_create(from, &asked),
             ClientToHead::GroupAwait(asked) => self.group_await(from, &asked),
-            ClientToHead::GroupRemove(asked) => {
-                self.group_remove(asked.group, "remove_placement_group() was called");
-            }
+            ClientToHead::GroupRemove(asked) => self.group_remove_asked(from, asked.group),
             ClientToHead::GroupQuery(asked) => self.group_query(from, &asked),
             ClientToHead::DrainAsked(asked) => self.drain_asked(from, &asked),
             ClientToHead::CollectGarbage(_) => self.collect_garbage(from),

@@ -283,8 +283,7 @@ impl HeadCore {
                 );
             }
         };
-        let resource = busy.resource.as_str();
-        let holders = self.named_holders(resource);
+        let holders = self.named_holders(busy.resource.source().as_str());
         let held = if holders.is_empty() { String::new() } else { format!("; held by {}", holders.join(", ")) };
         format!("{what} has waited {waited} s for {demand}{among}{others}: {busy}{held}")
     }

@@ -43,6 +43,26 @@ impl HeadCore {
         self.send(from, GroupAnswer { request: asked.request, failure: taken.err() });
     }
 
+    /// A client has done with a group. One without a name is known to its own job and to whom that has told of it: another
+    /// job, which may mean harm, does not end it.
+    pub(super) fn group_remove_asked(&mut self, from: Key, id: PlacementGroupId) {
+        let Some(description) = self.groups.known.get(id).map(|group| &group.description) else { return };
+        let (job, owner) = (self.clients.job_of(from), description.job);
+        let is_others = job != Some(owner) && description.owner != GroupOwner::Nobody && description.name.is_empty();
+        if !is_others {
+            return self.group_remove(id, "remove_placement_group() was called");
+        }
+        let text = format!(
+            "remove_placement_group() was called for {}, which job {owner} made, without a name and not detached: only that \
+             job may remove it",
+            id.hex()
+        );
+        self.log(text.clone());
+        if let Some(driver) = job.and_then(|job| self.jobs.driver_of(job)) {
+            self.send(driver, Notice { text, ..Notice::default() });
+        }
+    }
+
     fn take_group_on(&mut self, from: Key, asked: &GroupCreate) -> Result<Taken, Failure> {
         let invalid = |text: String| FailureCode::Invalid.because(text);
         let job = self.clients.job_of(from).ok_or_else(|| invalid("its maker is gone".into()))?;

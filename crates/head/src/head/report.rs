@@ -83,11 +83,12 @@ impl HeadCore {
             .out_of_service()
             .find(|found| found.resource.as_str() == name && found.device == slot)
             .map(|found| found.reason.to_owned());
-        let holder = |Holder { pid, label, share, isolation }| DeviceHolder {
+        let holder = |Holder { pid, label, share, isolation, memory }| DeviceHolder {
             pid,
             name: label,
             share: share.as_f64(),
             isolation,
+            memory,
         };
         let id = offer.map_or_else(|| slot.to_string(), |offer| offer.id(slot));
         let used = self.members.own().state.uses.iter().find(|used| used.resource == name && used.id == id.trim());

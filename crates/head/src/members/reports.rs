@@ -1,7 +1,7 @@
 //! What members tell of themselves, as the scheduler sees it.
 
 use oxiray_ids::NodeId;
-use oxiray_resources::{Inventory, Quantity, ResourceName};
+use oxiray_resources::{Capacity, Inventory, Quantity, ResourceName, Room, memory_of};
 use oxiray_scheduler::NodeView;
 use oxiray_wire::message::{Amount, BundleFree, DevicesFree, NodeJoin, NodeState};
 use std::collections::BTreeMap;
@@ -10,7 +10,10 @@ use std::collections::BTreeMap;
 pub(crate) fn view_of(told: &NodeJoin) -> Option<NodeView> {
     let node = Some(told.node).filter(|node| !node.is_nil())?;
     let totals = named(&told.totals).map(|(name, amount)| (name, amount.as_f64()));
-    let inventory = Inventory::new(totals).ok()?;
+    let mut inventory = Inventory::new(totals).ok()?;
+    for of in &told.device_sizes {
+        inventory = inventory.with_device_memory(ResourceName::new(&of.resource).ok()?, of.bytes.clone());
+    }
     let mut view =
         NodeView { node, inventory, free: BTreeMap::new(), free_devices: BTreeMap::new(), labels: told.labels.clone() };
     apply(&mut view, told.state.as_ref()?);
@@ -19,7 +22,9 @@ pub(crate) fn view_of(told: &NodeJoin) -> Option<NodeView> {
 
 /// Its ledger changed.
 pub(crate) fn apply(view: &mut NodeView, state: &NodeState) {
-    set_free(view, &state.free, &state.devices);
+    let sizes = std::mem::take(&mut view.inventory);
+    set_free(view, &state.free, &state.devices, &sizes);
+    view.inventory = sizes;
 }
 
 /// Whether a state tells news by which somebody may be placed, and not only how much devices are used.
@@ -33,13 +38,25 @@ pub(crate) fn is_placed_by(before: &NodeState, state: &NodeState) -> bool {
         || !state.dissolved.is_empty()
 }
 
-fn set_free(view: &mut NodeView, free: &[Amount], devices: &[DevicesFree]) {
+/// `sizes` has those of the machine's devices.
+fn set_free(view: &mut NodeView, free: &[Amount], devices: &[DevicesFree], sizes: &Inventory) {
     view.free = named(free).collect();
-    let devices = devices.iter().filter_map(|of| {
-        let free = of.free.iter().map(|free| free.checked_sub(1).map(Quantity::from_units));
-        Some((ResourceName::new(&of.resource).ok()?, free.collect()))
-    });
+    let devices =
+        devices.iter().filter_map(|of| Some((ResourceName::new(&of.resource).ok()?, rooms(of, sizes).collect())));
     view.free_devices = devices.collect();
+}
+
+/// What each device has free; nothing where it is out of service.
+fn rooms(of: &DevicesFree, sizes: &Inventory) -> impl Iterator<Item = Option<Room>> {
+    let sizes: Vec<u64> = sizes.device_memory(&of.resource).collect();
+    of.free.iter().enumerate().map(move |(index, free)| {
+        let number = of.numbers.get(index).map_or(index, |number| *number as usize);
+        let size_bytes = sizes.get(number).copied().unwrap_or(0);
+        let share = Quantity::from_units(free.checked_sub(1)?).min(Quantity::ONE);
+        let of_share = memory_of(share, size_bytes);
+        let memory_bytes = of.free_bytes.get(index).copied().unwrap_or(of_share).min(size_bytes);
+        Some(Room { free: Capacity { share, memory_bytes }, size_bytes })
+    })
 }
 
 /// A bundle as its machine told of it.
@@ -50,11 +67,11 @@ pub(crate) struct ReportedBundle {
     pub(crate) devices: BTreeMap<String, Vec<u32>>,
 }
 
-/// What is free within a bundle.
-pub(crate) fn bundle_of(node: NodeId, told: &BundleFree) -> ReportedBundle {
+/// What is free within a bundle of a machine with such devices.
+pub(crate) fn bundle_of(node: NodeId, told: &BundleFree, sizes: &Inventory) -> ReportedBundle {
     let (inventory, labels) = (Inventory::default(), BTreeMap::new());
     let mut view = NodeView { node, inventory, free: BTreeMap::new(), free_devices: BTreeMap::new(), labels };
-    set_free(&mut view, &told.free, &told.devices);
+    set_free(&mut view, &told.free, &told.devices, sizes);
     let devices = told.devices.iter().map(|of| (of.resource.clone(), of.numbers.clone())).collect();
     ReportedBundle { view, devices }
 }

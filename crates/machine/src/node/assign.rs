@@ -1,6 +1,8 @@
 //! Which process becomes whose worker, and what it is told.
 
 use super::NodeCore;
+use super::device_memory::asked_memory;
+use crate::device_memory::memory_variables;
 use crate::isolation::{Decision, DeviceFence, Slots};
 use crate::served_head::Link;
 use crate::worker::{Duty, Post};
@@ -9,7 +11,8 @@ use oxiray_accelerators::{WorkerEnvironment, environment, visible_ids};
 use oxiray_families::device_resources;
 use oxiray_ids::{JobId, WorkerId};
 use oxiray_resources::{DeviceShares, Grant, Quantity, ResourceName};
-use oxiray_wire::message::{Assign, Devices, Environment, Variable, Welcome};
+use oxiray_wire::message::{Amount, Assign, Devices, Environment, Variable, Welcome};
+use oxiray_wire::state::DeviceMemory;
 use std::collections::BTreeMap;
 
 /// How many threads numeric libraries start.
@@ -118,7 +121,14 @@ impl NodeCore {
                 let (ids, preset) = visible_ids(&self.plan.offer, resource, slots, around);
                 Devices { resource: (*resource).to_owned(), ids, preset }
             });
-            let resources = amounts(grant.demand().iter());
+            let mut resources = amounts(grant.demand().iter());
+            if let Some(granted) = self.memory_granted(grant) {
+                let (whole, part) = (granted.size_bytes, granted.share);
+                resources.push(Amount { resource: ResourceName::GPU.to_string(), units: part.share.units() });
+                let is_set = |name: &str| (around.node)(name).is_some() || (around.own)(name).is_some();
+                let given = memory_variables(part.memory_bytes, whole, is_set);
+                variables.extend(given.into_iter().map(|(name, value)| Variable { name, value: Some(value) }));
+            }
             let fence = decision.fence.clone();
             Ok((Assign { variables, devices: devices.collect(), resources, fence, ..Assign::default() }, decision))
         })
@@ -187,7 +197,12 @@ impl NodeCore {
             let label = found.map_or_else(unnamed, |(_, worker)| worker.label.clone());
             let pid = found.and_then(|(_, worker)| worker.pid).unwrap_or(0);
             let isolation = found.and_then(|(key, _)| self.devices.isolation.get(key).cloned());
-            Holder { pid, label, share, isolation }
+            let memory = found.and_then(|(key, worker)| {
+                let asked_bytes = asked_memory(worker.grant.as_ref()?)?;
+                let used_bytes = self.devices.memory.used(&(**key, (resource.to_owned(), slot)));
+                Some(DeviceMemory { asked_bytes, used_bytes })
+            });
+            Holder { pid, label, share, isolation, memory }
         });
         holders.collect()
     }

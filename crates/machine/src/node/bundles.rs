@@ -1,12 +1,11 @@
 //! What is set aside for placement groups: all bundles of an order, or none.
 
 use super::NodeCore;
+use crate::encoding::devices_free;
 use crate::{BundleKey, amounts, demand};
 use oxiray_ids::{BundleNumber, PlacementGroupId};
 use oxiray_resources::{BundleId, Demand, Grant, GrantId};
-use oxiray_wire::message::{
-    BundleAsked, BundleFree, BundleName, DevicesFree, GroupPrepare, GroupPrepared, GroupRelease, Place,
-};
+use oxiray_wire::message::{BundleAsked, BundleFree, BundleName, GroupPrepare, GroupPrepared, GroupRelease, Place};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl NodeCore {
@@ -76,11 +75,7 @@ impl NodeCore {
     fn bundle_for_head(&self, (group, number): BundleKey, bundle: BundleId) -> BundleFree {
         let devices = self.ledger.reserved(bundle).devices().iter().map(|of| {
             let free = self.ledger.free_per_device_within(bundle, of.resource.as_str());
-            DevicesFree {
-                resource: of.resource.to_string(),
-                free: free.shares().map(|free| free.map_or(0, |free| free.units() + 1)).collect(),
-                numbers: of.shares.iter().map(|share| share.device).collect(),
-            }
+            devices_free(&of.resource, &free, of.shares.iter().map(|share| share.device).collect())
         });
         let available = self.ledger.available_within(bundle);
         let scalars = available.iter().filter(|(name, _)| !name.is_device());

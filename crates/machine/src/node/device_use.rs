@@ -43,6 +43,7 @@ impl NodeCore {
     /// How much all devices are used of which anybody says something.
     pub fn devices_measured(&mut self, found: Vec<Found>) {
         let is_used = self.has_devices_in_use();
+        self.judge_device_memory(&found);
         let (lost, working): (Vec<_>, Vec<_>) = found.into_iter().partition(|found| found.usage.is_lost);
         let lost = lost.into_iter().map(|lost| (lost.resource.to_owned(), lost.slot)).collect();
         let told = working.into_iter().filter(|_| is_used).map(|found| DeviceUse {
@@ -74,6 +75,6 @@ impl NodeCore {
     }
 
     fn has_devices_in_use(&self) -> bool {
-        self.ledger.open().any(|(_, demand)| demand.iter().any(|(name, _)| name.is_device()))
+        self.ledger.open().any(|(_, demand)| demand.devices().next().is_some())
     }
 }

@@ -1,6 +1,7 @@
 //! The head that a node serves: what it orders, and what it is told.
 
 use super::NodeCore;
+use crate::encoding::{device_sizes, devices_free};
 use crate::environments::merged;
 use crate::memory::Caller;
 use crate::origin::Origin;
@@ -10,8 +11,8 @@ use crate::{Effect, GroupMembership, Key, amounts, demand};
 use oxiray_ids::{JobId, WorkerNumber};
 use oxiray_resources::{Demand, Grant};
 use oxiray_wire::message::{
-    DevicesFree, Draining, Environment, Failure, FailureCode, HeadOrder, JobAnnounced, NodeJoin, NodeReport, NodeState,
-    Notice, Place, PlaceRefused, Placed,
+    Draining, Environment, Failure, FailureCode, HeadOrder, JobAnnounced, NodeJoin, NodeReport, NodeState, Notice,
+    Place, PlaceRefused, Placed,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -46,6 +47,7 @@ impl NodeCore {
             name: self.plan.name.clone(),
             listens,
             draining: self.draining_told(),
+            device_sizes: device_sizes(self.ledger.inventory()),
         }
     }
 
@@ -262,11 +264,7 @@ impl NodeCore {
         let names = self.ledger.inventory().totals().map(|(name, _)| name).filter(|name| name.is_device());
         let devices = names.map(|name| {
             let free = self.ledger.free_per_device(name.as_str());
-            DevicesFree {
-                resource: name.to_string(),
-                free: free.shares().map(|free| free.map_or(0, |free| free.units() + 1)).collect(),
-                numbers: Vec::new(),
-            }
+            devices_free(name, &free, Vec::new())
         });
         let devices = devices.collect();
         let available = self.ledger.available();

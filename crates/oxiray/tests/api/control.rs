@@ -2,6 +2,7 @@
 
 use crate::{GateHandle, LIMIT, MOMENT, gate};
 use oxiray::{Awaited, Error, Items, PlacementGroup, Result, Spread, TaskOptions, runtime_context};
+use std::collections::BTreeMap;
 
 #[oxiray::remote]
 fn same(number: i64) -> i64 {
@@ -38,6 +39,24 @@ pub(crate) fn a_placement_group_is_granted_whole_and_given_back() {
     never.remove().unwrap();
     let refused = same::remote_with(within, 3).unwrap().get_timeout(LIMIT);
     assert!(matches!(refused, Err(Error::Unschedulable(_))), "{refused:?}");
+}
+
+#[oxiray::remote(num_cpus = 0, gpu_memory = 4_294_967_296)]
+fn held() -> Result<BTreeMap<String, f64>> {
+    Ok(runtime_context()?.resources().clone())
+}
+
+pub(crate) fn memory_of_a_gpu_is_asked_for_in_bytes() {
+    let gibs =
+        |gibs: u64| BTreeMap::from([("GPU".into(), gibs as f64 / 16.0), ("gpu_memory".into(), (gibs << 30) as f64)]);
+    assert_eq!(held::remote().unwrap().get_timeout(LIMIT).unwrap(), gibs(4));
+    let group = PlacementGroup::create(&[&[("gpu_memory", (12_u64 << 30) as f64)]], Spread::Pack).unwrap();
+    assert!(group.wait(LIMIT).unwrap());
+    let within = TaskOptions::new().num_cpus(0.0).gpu_memory(12 << 30).placement_group(&group, Some(0));
+    assert_eq!(held::remote_with(within).unwrap().get_timeout(LIMIT).unwrap(), gibs(12));
+    group.remove().unwrap();
+    let both = TaskOptions::new().num_gpus(0.5).gpu_memory(1);
+    assert!(held::remote_with(both).and_then(|result| result.get_timeout(LIMIT)).is_err());
 }
 
 pub(crate) fn wait_returns_those_that_are_there() {

@@ -47,6 +47,7 @@ macro_rules! checks {
 
 const CHECKS: &[Check] = checks![
     control::a_placement_group_is_granted_whole_and_given_back,
+    control::memory_of_a_gpu_is_asked_for_in_bytes,
     control::wait_returns_those_that_are_there,
     control::wait_takes_items_and_references,
     cancelling::a_running_task_that_asks_is_cancelled,
@@ -128,7 +129,14 @@ fn gate() -> GateHandle {
 
 fn main() -> ExitCode {
     workers::prepare();
-    let cluster = Builder::new().address("local").num_cpus(4.0).object_store_memory(256 << 20).init().unwrap();
+    let cluster = Builder::new()
+        .address("local")
+        .num_cpus(4.0)
+        .num_gpus(1.0)
+        .gpu_memory(16 << 30)
+        .object_store_memory(256 << 20)
+        .init()
+        .unwrap();
     if workers::is_inner() {
         return workers::show();
     }

@@ -1,124 +1,160 @@
-//! Which devices are taken, in both dimensions: against all ways there are, against the ledger, and against each other.
+//! Which devices are taken, by share and by memory: against all ways there are, against the ledger, and against each other.
 
 use proptest::prelude::*;
 
-use super::demand;
+use super::{demand, quantity};
 use crate::packing::FreeOrder;
-use crate::{Capacity, Demand, DeviceShare, FreeDevices, Grant, Inventory, Ledger, Quantity, ResourceName};
+use crate::{
+    Capacity, Demand, DemandError, DeviceShare, FreeDevices, Grant, Inventory, Ledger, Quantity, ResourceName,
+    ResourceNeed, Room, memory_of,
+};
 
 const GIB: u64 = 1 << 30;
 
-fn capacity(units: u64, gibs: u64) -> Capacity {
-    Capacity { share: Quantity::from_units(units), memory_bytes: gibs * GIB }
-}
-
-/// What one device has free: wholly free, or a part of it, with memory or without.
-fn free() -> impl Strategy<Value = Capacity> {
+/// What one device has free: wholly free, or a part of it, of a size that is known or is not.
+fn room() -> impl Strategy<Value = Room> {
     let share = prop_oneof![2 => Just(10_000), 1 => Just(6_000), 1 => Just(2_500), 1 => 0..=9_999_u64];
-    (share, 0..4_u64).prop_map(|(units, gibs)| capacity(units, gibs * 4))
+    // Sizes that are no multiple of a share, so that rounding has something to do.
+    let size = prop_oneof![1 => Just(0), 3 => (1..4_u64).prop_map(|gibs| gibs * 4 * GIB + 12_345)];
+    (share, size).prop_map(|(units, size_bytes)| {
+        let share = Quantity::from_units(units);
+        Room { free: Capacity { share, memory_bytes: memory_of(share, size_bytes) }, size_bytes }
+    })
 }
 
-/// What is asked for: whole devices or a share, with memory or without.
-fn asked() -> impl Strategy<Value = Capacity> {
-    let share = prop_oneof![
-        4 => prop_oneof![Just(2_500), Just(4_000), Just(5_000), Just(6_000), 1..=9_999_u64],
-        2 => (1..=2_u64).prop_map(|count| count * 10_000),
-    ];
-    let memory = prop_oneof![2 => Just(0), 1 => 1..=8_u64];
-    (share, memory).prop_map(|(units, gibs)| capacity(units, gibs))
+/// What is asked for: whole devices, a share or memory.
+fn asked() -> impl Strategy<Value = ResourceNeed> {
+    let share = prop_oneof![Just(2_500), Just(4_000), Just(5_000), Just(6_000), 1..=9_999_u64];
+    prop_oneof![
+        4 => share.prop_map(|units| ResourceNeed::Amount(Quantity::from_units(units))),
+        2 => (1..=2_u32).prop_map(|count| ResourceNeed::Amount(Quantity::whole(count))),
+        3 => (1..=17 * GIB).prop_map(ResourceNeed::Memory),
+        1 => (1..=8_u64).prop_map(|gibs| ResourceNeed::Memory(gibs * GIB)),
+    ]
 }
 
-fn devices(free: &[Option<Capacity>]) -> FreeDevices {
-    free.iter().copied().collect()
+fn devices(rooms: &[Option<Room>]) -> FreeDevices {
+    rooms.iter().copied().collect()
 }
 
 /// Whether there is a way at all: every device is tried for everything that is asked of one.
-fn could(free: &mut [Capacity], asked: &[Capacity]) -> bool {
+fn could(rooms: &mut [Room], asked: &[ResourceNeed]) -> bool {
     let Some((first, others)) = asked.split_first() else { return true };
-    let one = Capacity { share: first.share.min(Quantity::ONE), ..*first };
-    let rest: Vec<Capacity> = match first.share.wholes() {
-        0 | 1 => others.to_vec(),
-        count => std::iter::once(Capacity { share: Quantity::whole(count as u32 - 1), ..*first })
-            .chain(others.to_vec())
-            .collect(),
-    };
-    (0..free.len()).any(|device| {
-        let before = free[device];
-        if !before.covers(one) {
-            return false;
+    let rest: Vec<ResourceNeed> = match first {
+        ResourceNeed::Amount(amount) if amount.wholes() > 1 => {
+            let fewer = ResourceNeed::Amount(Quantity::whole(amount.wholes() as u32 - 1));
+            std::iter::once(fewer).chain(others.iter().copied()).collect()
         }
-        let is_whole = one.share == Quantity::ONE;
-        free[device] = if is_whole { Capacity::default() } else { before.checked_sub(one).unwrap() };
-        let fits = could(free, &rest);
-        free[device] = before;
+        _ => others.to_vec(),
+    };
+    (0..rooms.len()).any(|device| {
+        let before = rooms[device];
+        let Some(part) = before.part(*first) else { return false };
+        rooms[device] = before.without(part).unwrap();
+        let fits = could(rooms, &rest);
+        rooms[device] = before;
         fits
     })
 }
 
-fn text(demand: &Demand) -> String {
-    demand.to_string()
+fn memory(bytes: u64) -> Demand {
+    Demand::new([(ResourceName::GPU_MEMORY, quantity(bytes as f64))]).unwrap()
+}
+
+fn of_sizes(sizes_bytes: &[u64]) -> Ledger {
+    let inventory = Inventory::new([(ResourceName::GPU, sizes_bytes.len() as f64)]).unwrap();
+    Ledger::new(inventory.with_device_memory(ResourceName::GPU, sizes_bytes.to_vec()))
 }
 
 #[test]
-fn memory_is_asked_of_devices_that_are_asked_for() {
-    let half = demand("CPU 1, GPU 0.5");
-    let more = half.with_memory(&ResourceName::GPU, 8).unwrap();
-    assert_eq!(text(&more), "{CPU: 1, GPU: 0.5 with 8 bytes each}");
-    assert_eq!(
-        (more.capacity("GPU"), half.capacity("GPU")),
-        (Capacity { memory_bytes: 8, ..half.capacity("GPU") }, Quantity::from_units(5_000).into())
-    );
-    assert_ne!(more, half);
-    assert_eq!(text(&more.with(ResourceName::CPU, Quantity::ZERO).unwrap()), "{GPU: 0.5 with 8 bytes each}");
-    assert_eq!(text(&more.without(&demand("CPU 1, GPU 0.2"))), "{GPU: 0.3}", "the other part has the memory");
-    assert_eq!(text(&more.without(&demand("CPU 1"))), "{GPU: 0.5 with 8 bytes each}");
-    assert!(
-        half.with_memory(&ResourceName::CPU, 8).is_err() && demand("CPU 1").with_memory(&ResourceName::GPU, 8).is_err()
-    );
+fn memory_is_asked_for_in_place_of_devices() {
+    let asked = memory(8 * GIB).with(ResourceName::CPU, Quantity::ONE).unwrap();
+    assert_eq!(asked.to_string(), "{CPU: 1, gpu_memory: 8.00 GiB}");
+    assert_eq!(asked.asked_of(&ResourceName::GPU), ResourceNeed::Memory(8 * GIB));
+    assert_eq!(asked.devices().count(), 1);
+    assert_eq!(asked.scalars().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["CPU"]);
+    let both = asked.with(ResourceName::GPU, quantity(0.5)).unwrap_err();
+    assert!(matches!(both, DemandError::DevicesAndMemory { .. }));
+    assert!(both.to_string().starts_with("GPU and gpu_memory were asked for together"), "{both}");
+    assert!(asked.with(ResourceName::GPU, Quantity::ZERO).is_ok());
+    // A program may have a custom resource of that name.
+    assert!(ResourceName::new("gpu_memory").unwrap().is_custom());
+}
+
+#[test]
+fn a_device_is_shared_by_memory_and_by_shares() {
+    let mut ledger = of_sizes(&[16 * GIB]);
+    let quarter = ledger.grant(&demand("GPU 0.25")).unwrap();
+    assert_eq!(quarter.devices_of("GPU")[0].memory_bytes, 4 * GIB, "what the share stands for");
+    let half = ledger.grant(&memory(8 * GIB)).unwrap();
+    assert_eq!(half.devices_of("GPU")[0].share, quantity(0.5), "what the memory is of the device");
+    let busy = ledger.grant(&memory(5 * GIB)).unwrap_err().to_string();
+    assert_eq!(busy, "5.00 GiB of the memory of one GPU asked for, the freest has 4.00 GiB left of at most 16.00 GiB");
+    assert!(ledger.grant(&demand("GPU 0.3")).is_err() && ledger.grant(&demand("GPU 1")).is_err());
+    let rest = ledger.grant(&memory(4 * GIB)).unwrap();
+    assert!(ledger.grant(&memory(1)).is_err() && ledger.grant(&demand("GPU 0.0001")).is_err());
+    ledger.audit();
+    for grant in [quarter, half, rest] {
+        ledger.release(grant);
+    }
+    ledger.audit();
+    assert_eq!(ledger.available(), ledger.totals());
 }
 
 #[test]
 fn what_a_machine_has_not_is_never_granted_and_what_it_lacks_now_is_waited_for() {
-    let inventory = Inventory::new([(ResourceName::GPU, 3.0)]).unwrap();
-    let inventory = inventory.with_device_memory(ResourceName::GPU, vec![8 * GIB, 16 * GIB]);
-    let mut ledger = Ledger::new(inventory);
-    let asked =
-        |shares: &str, gibs: u64| demand(&format!("GPU {shares}")).with_memory(&ResourceName::GPU, gibs * GIB).unwrap();
-    assert!(ledger.could_ever(&asked("0.5", 17)).is_err(), "no device has so much");
-    assert!(ledger.could_ever(&asked("2", 8)).is_ok() && ledger.could_ever(&asked("2", 9)).is_err());
-    let first = ledger.grant(&asked("0.25", 10)).unwrap();
+    let mut ledger = of_sizes(&[8 * GIB, 16 * GIB, 0]);
+    let never = ledger.grant(&memory(17 * GIB)).unwrap_err().to_string();
+    assert_eq!(never, "17.00 GiB of the memory of one GPU asked for, the largest has 16.00 GiB");
+    let first = ledger.grant(&memory(10 * GIB)).unwrap();
     assert_eq!(first.devices_of("GPU")[0].device, 1, "the lowest with enough memory");
-    let busy = ledger.grant(&asked("0.25", 10)).unwrap_err();
-    assert_eq!(busy.to_string(), "0.25 of one GPU asked for, the freest of 3 has 0 left");
-    let whole = ledger.grant(&asked("1", 1)).unwrap();
-    assert_eq!(whole.devices_of("GPU"), [DeviceShare { device: 0, share: Quantity::ONE, memory_bytes: 8 * GIB }]);
-    let unasked = ledger.grant(&demand("GPU 1")).unwrap();
-    assert_eq!(unasked.devices_of("GPU")[0].device, 2, "of which nobody knows the memory");
+    let wholes = ledger.grant(&demand("GPU 2")).unwrap();
+    let numbers: Vec<u32> = wholes.devices_of("GPU").iter().map(|share| share.device).collect();
+    assert_eq!(numbers, [0, 2], "also one of which nobody knows the size");
+    assert_eq!(wholes.devices_of("GPU")[0].memory_bytes, 8 * GIB);
     ledger.audit();
-    for grant in [first, whole, unasked] {
+    let unknown = of_sizes(&[0]).grant(&memory(1)).unwrap_err().to_string();
+    assert_eq!(unknown, "0 MiB of the memory of one GPU asked for, and no GPU here of a known size");
+    for grant in [first, wholes] {
         ledger.release(grant);
     }
     ledger.audit();
 }
 
 #[test]
-fn a_bundle_has_the_memory_that_it_was_given() {
-    let inventory = Inventory::new([(ResourceName::GPU, 2.0)]).unwrap();
-    let mut ledger = Ledger::new(inventory.with_device_memory(ResourceName::GPU, vec![8 * GIB, 8 * GIB]));
-    let asked =
-        |shares: &str, gibs: u64| demand(&format!("GPU {shares}")).with_memory(&ResourceName::GPU, gibs * GIB).unwrap();
-    let bundles = ledger.reserve(&[asked("0.5", 6), demand("GPU 1")]).unwrap();
-    assert_eq!(ledger.reserve(&[asked("0.5", 4)]), None, "2 GiB are left of the first device");
-    assert!(ledger.grant_within(&[(bundles[0], asked("0.25", 7))]).is_none());
-    let within = ledger.grant_within(&[(bundles[0], asked("0.25", 4))]).unwrap();
-    assert!(ledger.grant_within(&[(bundles[0], asked("0.25", 4))]).is_none());
-    let of_whole = ledger.grant_within(&[(bundles[1], asked("0.25", 8))]).unwrap();
+fn a_bundle_is_used_up_to_its_last_byte() {
+    // A part is 500.5 ten-thousandths of the device: rounded up, two of them are one more than both together.
+    let size_bytes = 10_000_000;
+    let mut ledger = of_sizes(&[size_bytes]);
+    let part = memory(500_500);
+    let bundles = ledger.reserve(&[memory(1_001_000), demand("GPU 0.5")]).unwrap();
+    let within: Vec<Grant> = (0..2).map(|_| ledger.grant_within(&[(bundles[0], part.clone())]).unwrap()).collect();
+    assert!(ledger.grant_within(&[(bundles[0], memory(1))]).is_none());
+    let of_share = ledger.grant_within(&[(bundles[1], memory(size_bytes / 2))]).unwrap();
+    assert!(ledger.grant_within(&[(bundles[1], memory(1))]).is_none());
+    ledger.audit();
     for bundle in bundles {
         ledger.dissolve(bundle);
     }
     ledger.audit();
-    assert!(ledger.grant(&asked("0.5", 5)).is_err(), "4 GiB of each device at most are free");
-    for grant in [within, of_whole] {
+    for grant in within.into_iter().chain([of_share]) {
+        ledger.release(grant);
+    }
+    ledger.audit();
+    assert_eq!(ledger.available(), ledger.totals());
+}
+
+#[test]
+fn what_a_grant_is_divided_into_has_its_devices_and_memory() {
+    let mut ledger = of_sizes(&[16 * GIB]);
+    let whole = ledger.grant(&memory(8 * GIB).with(ResourceName::CPU, Quantity::ZERO).unwrap()).unwrap();
+    let (first, second) = ledger.divide(whole, &memory(8 * GIB));
+    assert_eq!(first.devices_of("GPU"), [DeviceShare { device: 0, share: quantity(0.5), memory_bytes: 8 * GIB }]);
+    assert!(second.devices().is_empty() && second.demand().is_nothing());
+    let (first, third) = ledger.divide(first, &memory(2 * GIB));
+    assert_eq!(first.devices_of("GPU")[0].memory_bytes, 2 * GIB);
+    assert_eq!(third.devices_of("GPU")[0].memory_bytes, 6 * GIB);
+    for grant in [first, second, third] {
         ledger.release(grant);
     }
     ledger.audit();
@@ -127,9 +163,10 @@ fn a_bundle_has_the_memory_that_it_was_given() {
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    Grant(Capacity),
+    Grant(ResourceNeed),
+    Within(prop::sample::Index, ResourceNeed),
     Release(prop::sample::Index),
-    Reserve(Capacity, Capacity),
+    Reserve(ResourceNeed, ResourceNeed),
     Dissolve(prop::sample::Index),
     Quarantine(u32),
     Restore(u32),
@@ -139,6 +176,7 @@ fn event() -> impl Strategy<Value = Event> {
     let index = any::<prop::sample::Index>;
     prop_oneof![
         6 => asked().prop_map(Event::Grant),
+        3 => (index(), asked()).prop_map(|(which, asked)| Event::Within(which, asked)),
         4 => index().prop_map(Event::Release),
         2 => (asked(), asked()).prop_map(|(one, two)| Event::Reserve(one, two)),
         2 => index().prop_map(Event::Dissolve),
@@ -147,19 +185,23 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-fn demand_of(asked: Capacity) -> Demand {
-    let shares = Demand::new([(ResourceName::GPU, asked.share)]).unwrap();
-    shares.with_memory(&ResourceName::GPU, asked.memory_bytes).unwrap()
+fn demand_of(asked: ResourceNeed) -> Demand {
+    match asked {
+        ResourceNeed::Amount(amount) => Demand::new([(ResourceName::GPU, amount)]).unwrap(),
+        ResourceNeed::Memory(bytes) => memory(bytes),
+    }
 }
 
 /// What the plain list chooses is what the ledger granted.
-fn check_grant(before: &FreeDevices, asked: Capacity, granted: Option<&Grant>, after: &FreeDevices) {
+fn check_grant(before: &FreeDevices, asked: ResourceNeed, granted: Option<&Grant>, after: &FreeDevices) {
     let mut taken = before.clone();
     assert_eq!(taken.take(asked), granted.is_some(), "{before:?} {asked:?}");
     assert_eq!(&taken, after, "{before:?} {asked:?}");
     let Some(grant) = granted else { return };
     let shares = grant.devices_of("GPU");
-    assert!(shares.iter().all(|share| share.memory_bytes >= asked.memory_bytes), "{grant:?}");
+    if let ResourceNeed::Memory(bytes) = asked {
+        assert!(shares.iter().all(|share| share.memory_bytes == bytes), "{grant:?}");
+    }
     let order: Vec<u32> = shares.iter().map(|share| share.device).collect();
     assert!(order.is_sorted(), "{order:?}");
 }
@@ -169,20 +211,22 @@ proptest! {
 
     #[test]
     fn a_packing_is_found_where_there_is_one(
-        free in prop::collection::vec(free(), 0..4),
+        free in prop::collection::vec(room(), 0..4),
         asked in prop::collection::vec(asked(), 0..6),
     ) {
         let mut left = free.clone();
         match devices(&free.iter().copied().map(Some).collect::<Vec<_>>()).pack(&asked) {
             Ok(packed) => {
-                for (shares, amount) in packed.iter().zip(&asked) {
+                for (shares, asked) in packed.iter().zip(&asked) {
+                    prop_assert_eq!(shares.len() as u64, asked.devices(), "a part never spans two devices");
                     let sum: u64 = shares.iter().map(|of| of.share.units()).sum();
-                    prop_assert_eq!(sum, amount.share.units());
-                    prop_assert!(amount.share.is_whole() || shares.len() == 1, "a share never spans two devices");
+                    match asked {
+                        ResourceNeed::Amount(amount) => prop_assert_eq!(sum, amount.units()),
+                        ResourceNeed::Memory(bytes) => prop_assert_eq!(shares[0].memory_bytes, *bytes),
+                    }
                     for share in shares {
-                        prop_assert!(share.memory_bytes >= amount.memory_bytes);
                         let left = &mut left[share.device as usize];
-                        *left = left.checked_sub(share.capacity()).expect("no device gives more than it has");
+                        *left = left.without(share.capacity()).expect("no device gives more than it has");
                     }
                 }
             }
@@ -195,23 +239,23 @@ proptest! {
 
     #[test]
     fn the_list_and_the_order_agree(
-        free in prop::collection::vec(prop::option::weighted(0.8, free()), 0..6),
+        free in prop::collection::vec(prop::option::weighted(0.8, room()), 0..6),
         asked in prop::collection::vec(asked(), 1..8),
     ) {
         let mut list = devices(&free);
         for asked in asked {
             let mut order = FreeOrder::default();
-            list.in_service().for_each(|(device, free)| order.insert(device, free));
+            list.in_service().for_each(|(device, room)| order.insert(device, room));
             prop_assert_eq!(list.obtainable(asked), order.obtainable(asked));
             let before = list.clone();
             match order.choose(asked) {
-                None => prop_assert!(!list.take(asked)),
+                None => prop_assert!(!list.fits(asked) && !list.take(asked)),
                 Some(chosen) => {
-                    prop_assert!(list.take(asked));
+                    prop_assert!(list.fits(asked) && list.take(asked));
                     let mut expected: Vec<_> = before.iter().collect();
                     for share in chosen {
-                        let free = expected[share.device as usize].as_mut().expect("a device in service");
-                        *free = free.checked_sub(share.capacity()).expect("no more is taken than is free");
+                        let room = expected[share.device as usize].as_mut().expect("a device in service");
+                        *room = room.without(share.capacity()).expect("no more is taken than is free");
                     }
                     prop_assert_eq!(list.iter().collect::<Vec<_>>(), expected);
                 }
@@ -220,12 +264,12 @@ proptest! {
     }
 
     #[test]
-    fn memory_that_nobody_asks_for_changes_nothing(
-        free in prop::collection::vec(prop::option::weighted(0.8, free()), 0..6),
+    fn a_size_that_nobody_asks_for_changes_nothing(
+        free in prop::collection::vec(prop::option::weighted(0.8, room()), 0..6),
         asked in prop::collection::vec(asked(), 0..5),
     ) {
-        let without: FreeDevices = free.iter().map(|free| free.map(|free| free.share)).collect();
-        let shares: Vec<Capacity> = asked.iter().map(|asked| asked.share.into()).collect();
+        let without: FreeDevices = free.iter().map(|room| room.map(|room| room.free.share)).collect();
+        let shares: Vec<ResourceNeed> = asked.iter().filter(|asked| matches!(asked, ResourceNeed::Amount(_))).copied().collect();
         let numbers = |packed: Vec<Vec<DeviceShare>>| -> Vec<Vec<(u32, Quantity)>> {
             packed.iter().map(|shares| shares.iter().map(|of| (of.device, of.share)).collect()).collect()
         };
@@ -239,12 +283,11 @@ proptest! {
     }
 
     #[test]
-    fn no_more_of_a_device_is_granted_than_there_is_in_any_dimension(
+    fn no_more_of_a_device_is_granted_than_there_is(
         events in prop::collection::vec(event(), 1..80),
-        memory in prop::collection::vec((0..4_u64).prop_map(|gibs| gibs * 4 * GIB), 3),
+        sizes in prop::collection::vec((0..4_u64).prop_map(|gibs| gibs * 4 * GIB + gibs * 12_345), 3),
     ) {
-        let inventory = Inventory::new([(ResourceName::GPU, 3.0)]).unwrap();
-        let mut ledger = Ledger::new(inventory.with_device_memory(ResourceName::GPU, memory));
+        let mut ledger = of_sizes(&sizes);
         let (mut grants, mut bundles) = (Vec::new(), Vec::new());
         for event in events {
             let before = ledger.free_per_device("GPU");
@@ -252,6 +295,13 @@ proptest! {
                 Event::Grant(asked) => {
                     let granted = ledger.grant(&demand_of(asked)).ok();
                     check_grant(&before, asked, granted.as_ref(), &ledger.free_per_device("GPU"));
+                    grants.extend(granted);
+                }
+                Event::Within(which, asked) if !bundles.is_empty() => {
+                    let bundle = bundles[which.index(bundles.len())];
+                    let fits = ledger.free_per_device_within(bundle, "GPU").fits(asked);
+                    let granted = ledger.grant_within(&[(bundle, demand_of(asked))]);
+                    prop_assert_eq!(granted.is_some(), fits);
                     grants.extend(granted);
                 }
                 Event::Reserve(one, two) => {
@@ -265,7 +315,7 @@ proptest! {
                 Event::Dissolve(which) if !bundles.is_empty() => ledger.dissolve(bundles.swap_remove(which.index(bundles.len()))),
                 Event::Quarantine(device) => ledger.quarantine("GPU", device, "test").unwrap(),
                 Event::Restore(device) => ledger.restore_device("GPU", device).unwrap(),
-                Event::Release(_) | Event::Dissolve(_) => {}
+                Event::Release(_) | Event::Dissolve(_) | Event::Within(..) => {}
             }
             ledger.audit();
         }

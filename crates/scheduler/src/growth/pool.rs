@@ -269,5 +269,10 @@ pub(super) fn sum(one: &Inventory, other: &Inventory) -> Inventory {
         let amount = one.total(name.as_str()).as_f64() + other.total(name.as_str()).as_f64();
         (name.clone(), amount)
     });
-    Inventory::new(amounts).unwrap_or_else(|_| one.clone())
+    let Ok(mut both) = Inventory::new(amounts) else { return one.clone() };
+    for resource in ResourceName::devices() {
+        let sizes: Vec<u64> = [one, other].into_iter().flat_map(|part| part.device_memory(resource.as_str())).collect();
+        both = both.with_device_memory(resource, sizes);
+    }
+    both
 }

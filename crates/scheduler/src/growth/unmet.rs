@@ -1,6 +1,6 @@
 //! Why something is left waiting.
 
-use oxiray_resources::{Demand, Inventory};
+use oxiray_resources::{Demand, Inventory, amount_in_words};
 
 use super::pool::sum;
 use super::{Planning, Unmet};
@@ -58,7 +58,8 @@ impl NodeGroup {
             return Some("may have no machines: its `max` is 0".to_owned());
         }
         if let Err(never) = self.first_host_offers().could_ever(demand) {
-            return Some(format!("has {} {}, and {} is asked for", never.total, never.resource, never.asked));
+            let [total, asked] = [never.total, never.asked].map(|amount| amount_in_words(&never.resource, amount));
+            return Some(format!("has {total} {}, and {asked} is asked for", never.resource.as_option()));
         }
         let matches = |selector: &Selector| selector.matches(&self.labels);
         if selectors.is_empty() || selectors.iter().any(matches) {

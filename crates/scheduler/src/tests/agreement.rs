@@ -17,24 +17,23 @@ proptest! {
             (
                 0..=50_000_u64,
                 prop_oneof![0..=10_000_u64, (1..=4_u64).prop_map(|n| n * 10_000)],
-                prop_oneof![2 => Just(0), 1 => 1..=20_u64],
+                prop_oneof![2 => Just(0), 1 => 1..=20_000_u64],
             ),
             1..20,
         ),
         out_of_service in prop::option::of(0..3_u32),
     ) {
         let inventory = Inventory::new([(ResourceName::CPU, 4.0), (ResourceName::GPU, 3.0)]).unwrap();
-        let mut ledger = Ledger::new(inventory.with_device_memory(ResourceName::GPU, vec![8, 16, 16]));
+        let mut ledger = Ledger::new(inventory.with_device_memory(ResourceName::GPU, vec![8_000, 16_000, 16_001]));
         if let Some(device) = out_of_service {
             ledger.quarantine("GPU", device, "test").unwrap();
         }
         let mut held: Vec<Grant> = Vec::new();
         for (cpu, gpu, memory) in asked {
-            let amounts = [(ResourceName::CPU, cpu), (ResourceName::GPU, gpu)];
-            let mut demand = Demand::new(amounts.map(|(name, units)| (name, Quantity::from_units(units)))).unwrap();
-            if gpu > 0 {
-                demand = demand.with_memory(&ResourceName::GPU, memory).unwrap();
-            }
+            let (gpu, memory) = if memory > 0 { (0, memory * Quantity::UNITS_PER_WHOLE) } else { (gpu, 0) };
+            let amounts =
+                [(ResourceName::CPU, cpu), (ResourceName::GPU, gpu), (ResourceName::GPU_MEMORY, memory)];
+            let demand = Demand::new(amounts.map(|(name, units)| (name, Quantity::from_units(units)))).unwrap();
             let mut view = NodeView::new(node(1), &ledger, BTreeMap::new());
             let placement = place(&[view.clone()], &demand.clone().into(), &Near::default(), 0);
             let mut fleet = Fleet::default();

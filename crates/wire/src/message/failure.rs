@@ -65,6 +65,8 @@ spelled! {
         DeviceIsolation: "device_isolation",
         /// It had a device open that it was not granted, and its node ends what does.
         DeviceViolation: "device_violation",
+        /// It took more memory of a device than it asked for, and its node ended it.
+        DeviceMemory: "device_memory_exceeded",
         /// The connection to the daemon is over.
         DaemonDied: "daemon_died",
         /// The object's owner died before it published the value.

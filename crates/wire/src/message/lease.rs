@@ -135,4 +135,6 @@ pub enum OutOfMemory {
     Lasting = 2,
     /// The kernel killed it, which counts as a death like others.
     Kernel = 3,
+    /// Its node ended it, since it took more memory of a device than it asked for. What it ran is not run again.
+    OfDevice = 4,
 }

@@ -77,6 +77,20 @@ pub struct NodeJoin {
     /// When its daemon began, in milliseconds since 1970.
     #[field(11)]
     pub started_ms: u64,
+    /// How large its devices are, where that is known.
+    #[field(12)]
+    pub device_sizes: Vec<DeviceSizes>,
+}
+
+/// The memory of the devices of one resource.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
+pub struct DeviceSizes {
+    /// The resource.
+    #[field(1)]
+    pub resource: String,
+    /// Bytes of each, by its number; 0 where they are not known.
+    #[field(2)]
+    pub bytes: Vec<u64>,
 }
 
 /// member → head: its ledger changed.
@@ -139,6 +153,9 @@ pub struct DevicesFree {
     /// The number of each on its node, where these are the devices of a bundle.
     #[field(3)]
     pub numbers: Vec<u32>,
+    /// Bytes of memory that each has free; left out where that is what its free share stands for.
+    #[field(4)]
+    pub free_bytes: Vec<u64>,
 }
 
 /// Both ways between head and member: what a worker of the member said, or is told. Its descriptors come along.

@@ -113,6 +113,22 @@ pub struct DeviceHolder {
     /// What keeps it from other devices; nothing where it is not a process.
     #[field(4)]
     pub isolation: Option<DeviceIsolation>,
+    /// The memory of the device that it asked for; nothing where it asked for a share.
+    #[field(5)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<DeviceMemory>,
+}
+
+/// The memory of a device that a process asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DeviceMemory {
+    /// How much it asked for.
+    #[field(1)]
+    pub asked_bytes: u64,
+    /// How much it was last seen to have; nothing where nobody tells.
+    #[field(2)]
+    pub used_bytes: Option<u64>,
 }
 
 /// What keeps a process from devices that it was not granted.

@@ -85,6 +85,29 @@ fn two_groups_that_want_the_same_are_served_one_after_the_other() {
 }
 
 #[test]
+fn a_group_without_a_name_is_removed_by_its_own_job_and_by_no_other() {
+    let mut world = World::new(4, 0);
+    let (one, other) = (world.driver(), world.driver());
+    let named = GroupCreate { name: "known".into(), ..group(2, &[&[CPU]]) };
+    let detached = GroupCreate { detached: true, ..group(3, &[&[CPU]]) };
+    for told in [group(1, &[&[CPU]]), named, detached] {
+        world.say(one, told);
+    }
+    for number in 1..=3 {
+        world.say(other, GroupRemove { group: group_id(number) });
+    }
+    let left: Vec<PlacementGroupId> = world.core.as_head().groups.reservations.keys().copied().collect();
+    assert_eq!((left, world.free("CPU")), (vec![group_id(1)], 30_000));
+    let is_told = |(to, message): &(Key, Message)| {
+        *to == other
+            && matches!(message, Message::Notice(notice) if notice.text.contains("only that job may remove it"))
+    };
+    assert!(world.sent.iter().any(is_told));
+    world.say(one, GroupRemove { group: group_id(1) });
+    assert_eq!(world.free("CPU"), 40_000);
+}
+
+#[test]
 fn a_maker_that_asks_for_it_is_told_once_when_the_group_is_created_or_never_will_be() {
     let mut world = World::new(1, 0);
     let driver = world.driver();

@@ -150,7 +150,7 @@ impl<I: Io> Client<I> {
     fn goes_on(&mut self, task: TaskId, ended: &LeaseEnded) -> bool {
         match ended.out_of_memory {
             OutOfMemory::Passing => self.try_with_more_memory(task, &ended.text),
-            OutOfMemory::Lasting => false,
+            OutOfMemory::Lasting | OutOfMemory::OfDevice => false,
             OutOfMemory::None | OutOfMemory::Kernel => {
                 ended.was_drained && self.try_elsewhere(task) || self.try_again(task, Some(&ended.text))
             }
@@ -217,6 +217,10 @@ fn lost_with(ended: &LeaseEnded, name: &str, attempts: u32) -> Failure {
         OutOfMemory::Passing | OutOfMemory::Lasting => (
             FailureCode::OutOfMemory,
             format!("the worker that ran `{name}` did not finish: {text}. This was attempt {attempts}"),
+        ),
+        OutOfMemory::OfDevice => (
+            FailureCode::DeviceMemory,
+            format!("the worker that ran `{name}` was ended: {text}. This was attempt {attempts}"),
         ),
     };
     code.because(text)

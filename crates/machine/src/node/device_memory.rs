@@ -1,0 +1,83 @@
+//! Who asked for memory of a device, and has more of it.
+//!
+//! - DEVICE-MEMORY-1: a worker is ended for what it and what it started have of a device, seen three times in a row, where
+//!   that is more than it asked for and what every process needs besides; never for what others have.
+
+use super::NodeCore;
+use crate::Key;
+use crate::device_checks::DeviceSlot;
+use crate::device_memory::MemoryGranted;
+use crate::memory::{Cause, shown};
+use oxiray_accelerators::DeviceUse;
+use oxiray_resources::{Grant, ResourceName, ResourceNeed};
+use oxiray_wire::message::OutOfMemory;
+use std::collections::BTreeSet;
+
+/// How much memory of one device a grant was asked for, where it was.
+pub(super) fn asked_memory(grant: &Grant) -> Option<u64> {
+    match grant.demand().asked_of(&ResourceName::GPU) {
+        ResourceNeed::Memory(bytes) => Some(bytes),
+        ResourceNeed::Amount(_) => None,
+    }
+}
+
+impl NodeCore {
+    /// The memory of a device that a grant was asked for, and of which device.
+    pub(super) fn memory_granted(&self, grant: &Grant) -> Option<MemoryGranted> {
+        asked_memory(grant)?;
+        let resource = ResourceName::GPU;
+        let share = *grant.devices_of(resource.as_str()).first()?;
+        let size_bytes = self.ledger.inventory().device_memory(resource.as_str()).nth(share.device as usize)?;
+        Some(MemoryGranted { share, size_bytes })
+    }
+
+    /// DEVICE-MEMORY-1.
+    pub(super) fn judge_device_memory(&mut self, found: &[DeviceUse]) {
+        let held: Vec<(Key, u32, DeviceSlot, u64)> = self.memory_holders().collect();
+        let holders: BTreeSet<(Key, DeviceSlot)> = held.iter().map(|(key, _, slot, _)| (*key, slot.clone())).collect();
+        self.devices.memory.keep(&holders);
+        for (key, pid, slot, asked) in held {
+            let of_device = found.iter().find(|of| of.resource == slot.0 && of.slot == slot.1);
+            let Some(processes) = of_device.map(|of| &of.usage.processes).filter(|all| !all.is_empty()) else {
+                continue;
+            };
+            let own = processes.iter().filter(|one| one.pid == pid || one.ancestors.contains(&pid));
+            let used: u64 = own.map(|one| one.bytes).fold(0, u64::saturating_add);
+            if self.devices.memory.saw((key, slot.clone()), used, asked) {
+                self.end_for_device_memory(key, &slot, (used, asked));
+            }
+        }
+    }
+
+    /// The living workers that asked for memory of a device: their processes, which device, and how much.
+    fn memory_holders(&self) -> impl Iterator<Item = (Key, u32, DeviceSlot, u64)> {
+        self.workers.iter().filter(|(_, worker)| !worker.is_doomed).filter_map(|(key, worker)| {
+            let (pid, grant) = (worker.pid?, worker.grant.as_ref()?);
+            let bytes = asked_memory(grant)?;
+            let resource = ResourceName::GPU.to_string();
+            let device = grant.devices_of(&resource).first()?.device;
+            Some((*key, pid, (resource, device), bytes))
+        })
+    }
+
+    fn end_for_device_memory(&mut self, key: Key, slot: &DeviceSlot, (used, asked): (u64, u64)) {
+        let Some(worker) = self.workers.get(&key) else { return };
+        let text = format!(
+            "it (pid {}) used {} of the memory of {} {} and had asked for {} (gpu_memory={asked}), on node {} ({}), which \
+             ended it. Ask for more, or have it use less: frameworks are told how much they may take, and what a process \
+             needs besides is not counted up to {}",
+            worker.pid.unwrap_or(0),
+            shown(used),
+            slot.0,
+            slot.1,
+            shown(asked),
+            self.plan.node,
+            self.plan.ip,
+            shown(crate::device_memory::bound_of(0)),
+        );
+        let line = format!("worker {key} (`{}`): {text}", worker.label);
+        self.log(line);
+        self.short_of_memory(key, Cause { text, kind: OutOfMemory::OfDevice });
+        self.kill_worker(key);
+    }
+}

@@ -1,0 +1,276 @@
+"""`gpu_memory`: bytes of one GPU in place of a share of one, how much frameworks are told they may take, and who takes more."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import commands
+import pytest
+
+import ray
+from ray.cluster_utils import Cluster
+from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+GIB = 1 << 30
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _two_gpus() -> Any:
+    """A cluster with two GPUs of 16 GiB in name only."""
+    ray.shutdown()
+    ray.init(num_cpus=8, num_gpus=2, gpu_memory="16GiB")
+    yield
+    ray.shutdown()
+
+
+@ray.remote(gpu_memory="6GiB", num_cpus=0)
+class Holder:
+    def facts(self) -> dict[str, Any]:
+        return {
+            "ids": ray.get_gpu_ids(),
+            "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
+            "resources": ray.get_runtime_context().get_assigned_resources(),
+            "variables": {name: value for name, value in os.environ.items() if "GPU_MEM" in name or "MEM_FRACTION" in name},
+        }
+
+
+@ray.remote(gpu_memory=10 * GIB, num_cpus=0)
+def device() -> int:
+    return ray.get_gpu_ids()[0]
+
+
+def test_a_gpu_is_shared_by_memory_and_no_further() -> None:
+    holders = [Holder.remote() for _ in range(4)]
+    facts = ray.get([holder.facts.remote() for holder in holders])
+    assert [one["ids"] for one in facts] == [[0], [0], [1], [1]]
+    assert [one["visible"] for one in facts] == ["0", "0", "1", "1"]
+    assert facts[0]["resources"] == {"GPU": 0.375, "gpu_memory": 6 * GIB}
+    # Four GiB of each are left.
+    waits = device.remote()
+    assert ray.wait([waits], timeout=0.5)[0] == []
+    assert ray.get(device.options(gpu_memory="4 GiB").remote()) in (0, 1)
+    assert ray.get(device.options(gpu_memory=None, num_gpus=0.25).remote()) in (0, 1)
+    ray.kill(holders[2])
+    ray.kill(holders[3])
+    assert ray.get(waits, timeout=60) == 1
+    ray.kill(holders[0])
+    ray.kill(holders[1])
+
+
+def test_what_a_framework_may_take_is_said_unless_the_user_says_otherwise() -> None:
+    holder = Holder.options(gpu_memory=8 * GIB).remote()
+    said = ray.get(holder.facts.remote())["variables"]
+    # Half a GiB is what a process needs besides.
+    kept = 8 * GIB - GIB // 2
+    assert said["OXIRAY_GPU_MEMORY"] == str(8 * GIB)
+    assert said["CUPY_GPU_MEMORY_LIMIT"] == str(kept)
+    assert said["OXIRAY_GPU_MEMORY_FRACTION"] == said["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.4687"
+    own = Holder.options(gpu_memory=1 * GIB, runtime_env={"env_vars": {"CUPY_GPU_MEMORY_LIMIT": "7"}}).remote()
+    assert ray.get(own.facts.remote())["variables"]["CUPY_GPU_MEMORY_LIMIT"] == "7"
+    whole = Holder.options(gpu_memory=None, num_gpus=1).remote()
+    assert ray.get(whole.facts.remote())["variables"] == {}
+    for one in (holder, own, whole):
+        ray.kill(one)
+
+
+def test_what_no_gpu_has_is_refused_with_the_sizes() -> None:
+    with pytest.raises(ray.exceptions.TaskUnschedulableError, match=re.escape("the largest GPU has 16.00 GiB")):
+        ray.get(device.options(gpu_memory="17GiB").remote(), timeout=60)
+    with pytest.raises(ray.exceptions.ActorUnschedulableError, match="gpu_memory: 20.00 GiB"):
+        ray.get(Holder.options(gpu_memory=20 * GIB).remote().facts.remote(), timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "text"),
+    [
+        ({"gpu_memory": "8GiB", "num_gpus": 0.5}, ValueError, "were given together"),
+        ({"gpu_memory": "eight"}, ValueError, "is no size"),
+        ({"gpu_memory": -1}, ValueError, "at least one byte"),
+        ({"gpu_memory": float("nan")}, ValueError, "at least one byte"),
+        ({"gpu_memory": [8]}, TypeError, "gpu_memory"),
+        ({"gpu_memory": True}, TypeError, "number of bytes"),
+        ({"resources": {"GPU:memory": 1}}, ValueError, "gpu_memory"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_where_it_is_said(given: dict[str, Any], error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        ray.remote(**given)(lambda: None)
+
+
+def test_sizes_are_bytes_or_texts() -> None:
+    from oxiray._gpu_memory import size
+
+    for text, bytes_ in {"8GiB": 8 << 30, "8 g": 8 << 30, "1.5GB": 1_500_000_000, "12": 12, "3 MiB": 3 << 20, "7kb": 7000}.items():
+        assert size("gpu_memory", text) == bytes_, text
+
+
+def test_a_custom_resource_of_that_name_is_the_programs_own() -> None:
+    with pytest.raises(ray.exceptions.TaskUnschedulableError, match="no machine offers `gpu_memory`"):
+        ray.get(ray.remote(lambda: 1).options(resources={"gpu_memory": 1}).remote(), timeout=60)
+
+
+def test_bundles_have_memory_and_what_runs_in_them_has_parts_of_it() -> None:
+    group = placement_group([{"gpu_memory": "12GiB", "CPU": 1}, {"GPU": 1}], strategy="STRICT_PACK")
+    ray.get(group.ready(), timeout=60)
+    assert group.bundle_specs[0] == {"gpu_memory": 12 * GIB, "CPU": 1}
+    assert placement_group_table(group)["state"] == "CREATED"
+    within = [PlacementGroupSchedulingStrategy(group, index) for index in (0, 1)]
+    parts = [Holder.options(gpu_memory="6GiB", scheduling_strategy=within[0]).remote() for _ in range(2)]
+    of_whole = Holder.options(gpu_memory="16GiB", scheduling_strategy=within[1]).remote()
+    ids = [one["ids"] for one in ray.get([one.facts.remote() for one in (*parts, of_whole)], timeout=60)]
+    assert ids[0] == ids[1] != ids[2]
+    assert ray.wait([device.options(gpu_memory=1, scheduling_strategy=within[0]).remote()], timeout=0.5)[0] == []
+    with pytest.raises(ValueError, match="'gpu_memory': 13958643712} cannot fit into bundle 0"):
+        device.options(gpu_memory="13GiB", scheduling_strategy=within[0]).remote()
+    remove_placement_group(group)
+    with pytest.raises(ValueError, match="GPU and gpu_memory together"):
+        placement_group([{"GPU": 1, "gpu_memory": 1}])
+
+
+def test_status_says_who_asked_for_how_much() -> None:
+    holder = Holder.remote()
+    ray.get(holder.facts.remote())
+    shown = commands.run("status", f"--address={ray.get_runtime_context().gcs_address}")
+    assert "6.0 GiB (what it uses is not known) of it: Holder" in shown, shown
+    ray.kill(holder)
+
+
+def test_pytorch_is_told_when_it_is_imported_and_before(tmp_path: Path) -> None:
+    # In the place of a PyTorch of 400 MB: a package with the two calls that are made.
+    package = tmp_path / "torch"
+    (package / "cuda").mkdir(parents=True)
+    (package / "__init__.py").write_text("from torch import cuda\n")
+    (package / "cuda" / "__init__.py").write_text(
+        "queued, fractions = [], []\n"
+        "_lazy_call = queued.append\n"
+        "set_per_process_memory_fraction = fractions.append\n"
+        "def init():\n    [call() for call in queued]\n"
+    )
+
+    def installed(version: str) -> str:
+        found = tmp_path / "torch-0.dist-info"
+        found.mkdir(exist_ok=True)
+        (found / "METADATA").write_text(f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n")
+        return str(tmp_path)
+
+    def look() -> tuple[list[float], list[float], str | None]:
+        import torch
+
+        before = list(torch.cuda.fractions)
+        torch.cuda.init()
+        return before, torch.cuda.fractions, os.environ.get("PYTORCH_CUDA_ALLOC_CONF")
+
+    def told(version: str, **variables: str) -> Any:
+        environment = {"env_vars": {"PYTHONPATH": installed(version), **variables}}
+        return ray.get(ray.remote(look).options(gpu_memory="8GiB", runtime_env=environment).remote(), timeout=60)
+
+    assert told("2.6.0") == ([], [0.4687], None)
+    assert told("2.11.1", PYTORCH_CUDA_ALLOC_CONF="") == ([], [0.4687], "per_process_memory_fraction:0.4687")
+    both = "expandable_segments:True,per_process_memory_fraction:0.4687"
+    assert told("2.11.1", PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True") == ([], [0.4687], both)
+    own = "per_process_memory_fraction:0.9"
+    assert told("2.11.1", PYTORCH_CUDA_ALLOC_CONF=own) == ([], [0.4687], own)
+
+
+def test_the_machine_is_one_whose_gpu_is_large_enough(request: pytest.FixtureRequest) -> None:
+    ray.shutdown()
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 4, "num_gpus": 1, "gpu_memory": 16 * GIB})
+    request.addfinalizer(lambda: ray.init(num_cpus=8, num_gpus=2, gpu_memory="16GiB"))
+    request.addfinalizer(cluster.shutdown)
+    request.addfinalizer(ray.shutdown)
+    large = cluster.add_node(num_cpus=4, num_gpus=1, gpu_memory=80 * GIB)
+    ray.init(address=cluster.address)
+
+    @ray.remote(gpu_memory="40GiB", num_cpus=0)
+    class Large:
+        def node(self) -> str:
+            return ray.get_runtime_context().get_node_id()
+
+    first, second = Large.remote(), Large.remote()
+    assert ray.get([first.node.remote(), second.node.remote()], timeout=60) == [large.node_id] * 2
+    third = Large.remote()
+    waits = third.node.remote()
+    assert ray.wait([waits], timeout=0.5)[0] == []
+    why = commands.run("explain", third._actor_id.hex(), f"--address={cluster.address}")
+    assert "GPU 0: 0 MiB free" in why and "it has 16.00 GiB gpu_memory, and 40.00 GiB is asked for" in why, why
+    ray.kill(first)
+    assert ray.get(waits, timeout=60) == large.node_id
+    # Of the large GPU nothing is left, so that both bundles would be on the small one.
+    apart = placement_group([{"gpu_memory": "8GiB"}] * 2, strategy="STRICT_SPREAD")
+    assert not apart.wait(0.5)
+    ray.kill(second)
+    ray.get(apart.ready(), timeout=60)
+    remove_placement_group(apart)
+
+
+@pytest.fixture(scope="module")
+def library() -> str:
+    """The library that answers as NVML does, built as the rest of this project is."""
+    if shutil.which("cargo") is None:
+        pytest.skip("the library that stands in for NVML is built with cargo, which is not there")
+    command = ["cargo", "build", "--release", "--locked", "--quiet", "--message-format=json", "-p", "oxiray-nvml-fixture"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    made = [name for line in done.stdout.splitlines() for name in json.loads(line).get("filenames", ())]
+    return next(name for name in made if name.endswith(".so"))
+
+
+def test_who_takes_more_than_it_asked_for_is_ended_and_nobody_else(
+    library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    answers = tmp_path / "nvml.txt"
+
+    def write(*held: tuple[int, int]) -> None:
+        # In one step, for the library may be reading.
+        listed = ",".join(f"{pid}:{bytes_}" for pid, bytes_ in held)
+        draft = tmp_path / "draft.txt"
+        draft.write_text(f"NVIDIA H100|GPU-a||{80 * GIB}|{sum(of for _, of in held)}|{listed}||\n")
+        draft.rename(answers)
+
+    write()
+    monkeypatch.setenv("OXIRAY_HOST_ROOT", str(ROOT / "tests" / "fixtures" / "hosts" / "nvidia-h100x8"))
+    monkeypatch.setenv("OXIRAY_NVML_LIBRARY", library)
+    monkeypatch.setenv("OXIRAY_NVML_FIXTURE", str(answers))
+    ray.shutdown()
+    ray.init(num_cpus=4, num_gpus=1)
+    request.addfinalizer(lambda: ray.init(num_cpus=8, num_gpus=2, gpu_memory="16GiB"))
+    request.addfinalizer(ray.shutdown)
+
+    @ray.remote(gpu_memory="8GiB", num_cpus=0, max_retries=3)
+    def greedy(told: str) -> None:
+        child = subprocess.Popen(["sleep", "600"])
+        Path(told).write_text(f"{os.getpid()} {child.pid}")
+        child.wait()
+
+    def pids(told: Path) -> tuple[int, int]:
+        while not (told.exists() and told.read_text()):
+            time.sleep(0.01)
+        own, child = told.read_text().split()
+        return int(own), int(child)
+
+    modest, wild = tmp_path / "modest", tmp_path / "wild"
+    stays, goes = greedy.remote(str(modest)), greedy.remote(str(wild))
+    (first, _), (second, child) = pids(modest), pids(wild)
+    if os.readlink("/proc/self/ns/pid") != "pid:[4026531836]":
+        pytest.skip("processes are called otherwise here than the library calls them")
+    # What a process needs besides is not held against it; what its children have is its own.
+    write((first, 8 * GIB + GIB // 2), (second, 5 * GIB), (child, 4 * GIB), (1, 60 * GIB))
+    with pytest.raises(ray.exceptions.DeviceMemoryExceededError) as raised:
+        ray.get(goes, timeout=60)
+    assert isinstance(raised.value, ray.exceptions.OutOfMemoryError)
+    text = str(raised.value)
+    assert "used 9.00 GiB of the memory of GPU 0 and had asked for 8.00 GiB (gpu_memory=8589934592)" in text, text
+    assert ray.wait([stays], timeout=0.1)[0] == []
+    shown = commands.run("status", f"--address={ray.get_runtime_context().gcs_address}")
+    assert "8.0 GiB (it uses 8.5 GiB) of it: greedy" in shown, shown
+    write()
+    ray.cancel(stays, force=True)
