@@ -87,6 +87,7 @@ class InitOptions:
     device_isolation: str | None = None
     device_violations: str | None = None
     gpu_memory: int | None = None
+    job_priority: int | None = None
     system_config: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -213,6 +214,7 @@ def init_options(
         namespace=_namespace(namespace, job_config),
         default_lifetime=getattr(job_config, "_default_actor_lifetime", "non_detached"),
         job_metadata=_job_metadata(job_config),
+        job_priority=getattr(job_config, "priority", None),
         runtime_env=_runtime_env(runtime_env, job_config),
         node_name=hidden.get("_node_name"),
         node_ip_address=hidden.get("_node_ip_address"),

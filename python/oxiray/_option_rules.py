@@ -176,6 +176,17 @@ def _check_concurrency_groups(_: str, value: Any) -> None:
             )
 
 
+#: The least and the most urgent that anything may be.
+PRIORITIES = (-1000, 1000)
+
+
+def check_priority(name: str, value: Any) -> None:
+    """Refuse what is no priority; None stands for that of the caller."""
+    least, most = PRIORITIES
+    if value is not None and (isinstance(value, bool) or not least <= value <= most):
+        raise ValueError(f"{name} must be a whole number from {least} to {most}, the higher one first. It is {value}")
+
+
 _RETRIES = _at_least(-1, "None, 0, -1 or a positive integer, where -1 represents infinity")
 _COUNT = _at_least(0, "None, 0 or a positive integer")
 _STRATEGIES = (
@@ -192,6 +203,7 @@ _SHARED: dict[str, Rule] = {
     "accelerator_type": Rule((str, NONE)),
     "memory": Rule((float, int, NONE), check_share),
     "gpu_memory": Rule((float, int, str, NONE), _gpu_memory.check),
+    "priority": Rule((int, NONE), check_priority),
     "name": Rule((str, NONE)),
     "num_cpus": Rule((float, int, NONE), check_share),
     **dict.fromkeys(_families.OPTIONS, Rule((float, int, NONE), check_share)),

@@ -45,6 +45,7 @@ class TaskOptions:
     placement_group_capture_child_tasks: bool | None
     enable_task_events: bool
     labels: dict[str, str] | None
+    priority: int | None
     generator_backpressure_num_objects: int
     num_objects_per_yield: int
 
@@ -79,6 +80,7 @@ class ActorOptions:
     placement_group_capture_child_tasks: bool | None
     enable_task_events: bool
     labels: dict[str, str] | None
+    priority: int | None
 
     def concurrency(self, *, is_async: bool) -> int:
         """How many calls may run at once: 1000 for an asyncio actor, else 1, unless said."""
@@ -260,4 +262,5 @@ def _shared(merged: Mapping[str, Any]) -> dict[str, Any]:
         "placement_group_capture_child_tasks": merged.get("placement_group_capture_child_tasks"),
         "enable_task_events": merged.get("enable_task_events", True),
         "labels": merged.get("_labels"),
+        "priority": merged.get("priority"),
     }

@@ -127,6 +127,7 @@ def _open(options: InitOptions) -> RayContext:
     job_environment = _environment.settled(options.runtime_env)
     driver_side = None
     default_lifetime = options.default_lifetime
+    _core.set_job_priority(options.job_priority)
     session = _found(options)
     if session is not None:
         if options.address is None:

@@ -104,6 +104,7 @@ SETTINGS: dict[str, tuple[Variable, ...]] = {
             "set for work with `gpu_memory=`: the share of its GPU's memory that a framework may take (0 to 1)",
             "not set for other work",
         ),
+        Variable("OXIRAY_JOB_PRIORITY", "how urgent what a program makes is (-1000 to 1000), the higher one first", "0"),
         Variable("OXIRAY_NVML_LIBRARY", "the NVML library that is asked about NVIDIA's devices", "the system's"),
         Variable("RAY_NODE_MARKET_TYPE", "a node's label `ray.io/market-type`", "no label"),
         Variable("RAY_NODE_TYPE_NAME", "a node's label `ray.io/node-group`", "no label"),

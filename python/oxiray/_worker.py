@@ -119,7 +119,7 @@ def flush() -> None:
 #: What is left of a reference to a variable that is not set.
 _UNSET = re.compile(r"\$\{[A-Za-z0-9_]+\}")
 _prepared_setup: bytes | None = None
-_home: tuple[bytes, bool] = (b"", False)
+_home: tuple[bytes, bool, int] = (b"", False, 0)
 
 
 def become(
@@ -128,17 +128,17 @@ def become(
     inherited: list[tuple[str, str | None]],
     fields: str,
     session: str,
-    home: tuple[bytes, bool],
+    home: tuple[bytes, bool, int],
 ) -> str | None:
     """Sets and removes environment variables, then takes over the driver's import path and directory.
 
     `inherited` and `fields` are the runtime environment, which tasks made here start from; `home` is the
-    placement group that this process is in, and whether what is made here runs there too. Returns what is
-    wrong with it, or None.
+    placement group that this process is in, whether what is made here runs there too, and how urgent it is.
+    Returns what is wrong with it, or None.
     """
     global _prepared_setup, _home
     if home != _home:
-        # Where calls run may depend on it: what was prepared in the other group is prepared anew.
+        # Where and when calls run may depend on it: what was prepared for the other is prepared anew.
         _home = home
         _session.generation += 1
     # Those that refer to others come last, so that a task's variables can be made of its job's.

@@ -25,6 +25,7 @@ class JobConfig:
         default_actor_lifetime: str = "non_detached",
         _disable_job_level_lineage_reconstruction: bool = False,
         _py_driver_sys_path: list[str] | None = None,
+        priority: int | None = None,
     ) -> None:
         if jvm_options:
             raise ValueError(f"jvm_options={jvm_options!r}: Oxiray runs no Java. Leave it out")
@@ -39,6 +40,8 @@ class JobConfig:
         self.code_search_path = list(code_search_path or [])
         self.metadata = dict(metadata or {})
         self.ray_namespace = ray_namespace
+        #: How urgent what the job makes is, from -1000 to 1000; OXIRAY_JOB_PRIORITY, else 0, where it is None. Oxiray's own.
+        self.priority = priority
         self.runtime_env: dict[str, Any] = {}
         self.py_logging_config: LoggingConfig | None = None
         self._py_driver_sys_path = list(_py_driver_sys_path or [])

@@ -128,10 +128,12 @@ class JobSubmissionClient:
         entrypoint_memory: int | None = None,
         entrypoint_resources: dict[str, float] | None = None,
         entrypoint_label_selector: dict[str, str] | None = None,
+        priority: int | None = None,
     ) -> str:
         """Has the cluster run `entrypoint`, a line for the shell; returns its submission id at once.
 
-        Folders and files of `runtime_env` are packed before this returns, and may be removed then.
+        Folders and files of `runtime_env` are packed before this returns, and may be removed then. `priority`, an argument of
+        Oxiray's own, says how urgent what it makes is, from -1000 to 1000: the higher one goes first.
         Raises `ValueError` for what makes no sense, `RuntimeError` where another job has the id.
         """
         if entrypoint_label_selector:
@@ -147,6 +149,7 @@ class JobSubmissionClient:
             ("entrypoint-num-gpus", entrypoint_num_gpus),
             ("entrypoint-memory", entrypoint_memory),
             ("entrypoint-resources", json.dumps(entrypoint_resources) if entrypoint_resources else None),
+            ("priority", priority),
         ):
             if value is not None:
                 options.append(f"--{option}={value}")

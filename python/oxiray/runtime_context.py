@@ -107,6 +107,11 @@ class RuntimeContext:
         """This process, as 56 hexadecimal digits."""
         return _facts("Worker ID")["worker_id"]
 
+    def get_priority(self) -> int:
+        """How urgent this program, task or actor is, and what it makes, unless something else is said of that; 0 by default. A
+        method of Oxiray's own."""
+        return int(_facts("Priority")["priority"])
+
     def get_task_id(self) -> str | None:
         """The running task, as 48 hexadecimal digits; None (and a warning) in a driver."""
         return self._of_worker("task_id", "task id")

@@ -154,6 +154,7 @@ class RustFunction:
             most_arguments=None,
             bind=None,
             strategy=_strategies.told(options, self._name),
+            priority=options.priority,
             common=True,
         )
         self._generation = _session.generation
@@ -195,6 +196,7 @@ class RustActorClass:
             max_restarts=options.max_restarts,
             handle=handle,
             strategy=_strategies.told(options, self._name),
+            priority=options.priority,
             common=True,
         )
         return actor.ActorHandle(actor_id, traits(existing or handle), hold)

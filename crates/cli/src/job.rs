@@ -40,6 +40,9 @@ enum JobOrder {
     List(ListOptions),
 }
 
+/// How urgent what a driver makes is.
+const PRIORITY_VARIABLE: &str = "OXIRAY_JOB_PRIORITY";
+
 #[derive(Debug, Args)]
 struct SubmitOptions {
     /// The job's name; one is made where it is left out. A job that is submitted twice under one name runs once.
@@ -69,6 +72,9 @@ struct SubmitOptions {
     /// Further resources that the program itself holds, as a JSON object of numbers.
     #[arg(long, value_name = "JSON")]
     entrypoint_resources: Option<String>,
+    /// How urgent what the program makes is, from -1000 to 1000: the higher one goes first; 0 where it is left out.
+    #[arg(long, allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(-1000..=1000))]
+    priority: Option<i32>,
     /// Does not wait for the job's end.
     #[arg(long)]
     no_wait: bool,
@@ -194,6 +200,9 @@ fn spec(options: &SubmitOptions) -> anyhow::Result<SubmissionSpec> {
         let is_local = !folder.contains("://");
         let place = if is_local { std::path::absolute(folder)?.display().to_string() } else { folder.clone() };
         environment["working_dir"] = json!(place);
+    }
+    if let Some(priority) = options.priority {
+        environment["env_vars"][PRIORITY_VARIABLE] = json!(priority.to_string());
     }
     let mut resources: BTreeMap<String, f64> = match &options.entrypoint_resources {
         Some(text) => serde_json::from_str(text)

@@ -4,7 +4,7 @@ use oxiray_ids::{ActorId, PlacementGroupId, WorkerId};
 use oxiray_wire::message::{Amount, Assign, Devices};
 use parking_lot::RwLock;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 /// What the daemon assigned to this worker; in a driver, nothing of it.
 #[derive(Debug, Default)]
@@ -50,8 +50,46 @@ impl From<&Assign> for Assigned {
     }
 }
 
+/// How urgent what this process makes is, unless something else is said of it.
+static PRIORITY: AtomicI32 = AtomicI32::new(0);
+
+/// The least and the most urgent that anything may be.
+pub const PRIORITIES: std::ops::RangeInclusive<i32> = -1000..=1000;
+/// How urgent what a driver makes is, where its program does not say.
+pub const PRIORITY_VARIABLE: &str = "OXIRAY_JOB_PRIORITY";
+
+/// The priority of a job, as its program says it, or else the variable.
+///
+/// # Errors
+/// Where that is no priority; the text says what is.
+pub fn job_priority(given: Option<i32>) -> Result<i32, String> {
+    let (least, most) = (PRIORITIES.start(), PRIORITIES.end());
+    let named = std::env::var(PRIORITY_VARIABLE).ok().filter(|text| given.is_none() && !text.trim().is_empty());
+    let asked = match &named {
+        Some(text) => text.trim().parse().ok(),
+        None => Some(given.unwrap_or(0)),
+    };
+    asked.filter(|asked| PRIORITIES.contains(asked)).ok_or_else(|| {
+        let said =
+            named.map_or_else(|| given.unwrap_or(0).to_string(), |text| format!("`{text}` ({PRIORITY_VARIABLE})"));
+        format!("a job's priority is a whole number from {least} to {most}, the higher one first, and not {said}")
+    })
+}
+
+/// From here on, what this process makes is so urgent, unless something else is said of it.
+pub fn set_priority(priority: i32) {
+    PRIORITY.store(priority, Ordering::Relaxed);
+}
+
+/// How urgent what this process makes is, unless something else is said of it.
+#[inline]
+pub fn priority() -> i32 {
+    PRIORITY.load(Ordering::Relaxed)
+}
+
 /// From here on, this process is that worker.
 pub fn assign(assign: &Assign) {
+    set_priority(assign.priority);
     let assigned = Assigned::from(assign);
     CAPTURES.store(assigned.captures && assigned.group.is_some(), Ordering::Relaxed);
     *ASSIGNED.write() = Some(Arc::new(assigned));

@@ -5,7 +5,8 @@
 //! holds and waits: it would take from itself.
 //!
 //! What is to be done comes back from [`Fairness::look`]; who calls it tells the owners, and calls again when
-//! [`Fairness::next_look`] says so.
+//! [`Fairness::next_look`] says so. Where this says "job", what a job has with different priorities counts as several
+//! ([`Claimant`]), whose shares are those of the one job.
 //!
 //! - FAIR-1: what a job holds is counted once for each worker, order and group, whatever becomes of them.
 //! - FAIR-2: a lease is recalled once, after its term, and only as `oxiray_scheduler::recalls` allows. Actors and
@@ -18,7 +19,7 @@
 
 use oxiray_ids::{JobId, NodeId, PlacementGroupId};
 use oxiray_resources::{Demand, Inventory, Quantity, ResourceName};
-use oxiray_scheduler::{Asks as _, HeldLease, NodeView, ResourceRequest, Shares, Waiter, recalls};
+use oxiray_scheduler::{Asks as _, Claimant, HeldLease, NodeView, ResourceRequest, Shares, Waiter, recalls};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::time::{Duration, Instant};
@@ -51,7 +52,7 @@ pub(crate) enum Holder {
 /// What is held for a job.
 #[derive(Debug, Clone)]
 pub(crate) struct Held {
-    pub(crate) job: JobId,
+    pub(crate) claimant: Claimant<JobId>,
     pub(crate) demands: Vec<Demand>,
     /// Whether it may be recalled.
     pub(crate) is_lease: bool,
@@ -91,10 +92,10 @@ pub(crate) struct Reclaim {
 /// Room that is kept for who needs several leases back (FAIR-4).
 #[derive(Debug)]
 struct ReservedCapacity {
-    job: JobId,
+    claimant: Claimant<JobId>,
     resource_request: ResourceRequest,
-    /// The jobs that had those leases.
-    from: BTreeSet<JobId>,
+    /// Those that had those leases.
+    from: BTreeSet<Claimant<JobId>>,
     until: Instant,
     /// It was used, or its time is over.
     is_over: bool,
@@ -106,6 +107,8 @@ pub(crate) struct Fairness {
     pub(crate) reclaim: Reclaim,
     shares: Shares<JobId>,
     holders: BTreeMap<Holder, Counted>,
+    /// How many of them each has.
+    claimants: BTreeMap<Claimant<JobId>, usize>,
     /// The workers of leases that were not recalled, by the end of their terms.
     terms: BTreeSet<(Instant, u64)>,
     recalled: BTreeSet<u64>,
@@ -136,8 +139,9 @@ impl Fairness {
     pub(crate) fn holds(&mut self, holder: Holder, held: Held, node: NodeId, now: Instant) {
         self.lets_go(holder);
         for demand in &held.demands {
-            self.shares.take(held.job, demand);
+            self.shares.take(held.claimant.job, demand);
         }
+        *self.claimants.entry(held.claimant).or_default() += 1;
         let term = match holder {
             Holder::Worker(worker) if held.is_lease => {
                 let end = now + term_of(&held.demands);
@@ -153,7 +157,12 @@ impl Fairness {
     pub(crate) fn lets_go(&mut self, holder: Holder) {
         let Some(counted) = self.holders.remove(&holder) else { return };
         for demand in &counted.demands() {
-            self.shares.give_back(counted.held.job, demand);
+            self.shares.give_back(counted.held.claimant.job, demand);
+        }
+        let left = self.claimants.get_mut(&counted.held.claimant).expect("FAIR-1: who holds something is counted");
+        *left -= 1;
+        if *left == 0 {
+            self.claimants.remove(&counted.held.claimant);
         }
         if let Holder::Worker(worker) = holder {
             self.recalled.remove(&worker);
@@ -178,7 +187,7 @@ impl Fairness {
         else {
             return;
         };
-        let (job, before) = (counted.held.job, counted.demands());
+        let (job, before) = (counted.held.claimant.job, counted.demands());
         counted.lends_cpu = lends_cpu;
         let after = counted.demands();
         for demand in &before {
@@ -209,7 +218,11 @@ impl Fairness {
 
     /// When there is to be a look, where one is to be arranged for: some job waits for what another holds, and there are
     /// leases that were not recalled.
-    pub(crate) fn next_look(&mut self, waiting: impl ExactSizeIterator<Item = JobId>, now: Instant) -> Option<Instant> {
+    pub(crate) fn next_look(
+        &mut self,
+        waiting: impl ExactSizeIterator<Item = Claimant<JobId>>,
+        now: Instant,
+    ) -> Option<Instant> {
         let (end, _) = self.terms.first()?;
         let at = self.looked.map_or(now, |looked| (looked + LOOK_PERIOD).max(now)).max(*end);
         if self.armed.is_some_and(|armed| armed <= at) || !self.is_contended(waiting) {
@@ -219,9 +232,9 @@ impl Fairness {
         Some(at)
     }
 
-    /// Whether one job waits while another holds something.
-    fn is_contended(&self, mut waiting: impl ExactSizeIterator<Item = JobId>) -> bool {
-        let mut holding = self.shares.jobs();
+    /// Whether one waits while another holds something.
+    fn is_contended(&self, mut waiting: impl ExactSizeIterator<Item = Claimant<JobId>>) -> bool {
+        let mut holding = self.claimants.keys().copied();
         match (waiting.len(), holding.len()) {
             (0, _) | (_, 0) => false,
             (1, 1) => waiting.next() != holding.next(),
@@ -257,22 +270,22 @@ impl Fairness {
         for worker in &found {
             self.recall(*worker, now);
         }
-        let waiting: BTreeSet<JobId> = waiters.iter().map(|waiter| waiter.job).collect();
+        let waiting: BTreeSet<Claimant<JobId>> = waiters.iter().map(|waiter| waiter.claimant).collect();
         let keeps_room = self.kept.as_ref().is_some_and(|kept| !kept.is_over);
         self.armed = self.next_change(now).filter(|_| keeps_room || self.is_contended(waiting.into_iter()));
         (found, self.armed)
     }
 
-    /// The leases whose terms are over, the oldest first, of jobs from which something may be recalled. Where there are very
+    /// The leases whose terms are over, the oldest first, of those from whom something may be recalled. Where there are very
     /// many, one look passes some of them, and the next goes on from there.
     fn over(&mut self, waiters: &[Waiter<JobId>], now: Instant) -> Vec<HeldLease<u64, JobId>> {
-        let stands_behind = |job: JobId| {
-            waiters.iter().filter(|waiter| waiter.job != job).any(|waiter| {
-                let standing = |job| self.shares.standing(job, waiter.resource_request.demands());
-                standing(waiter.job).may_recall_from(standing(job))
+        let stands_behind = |holder: &Claimant<JobId>| {
+            waiters.iter().filter(|waiter| waiter.claimant != *holder).any(|waiter| {
+                let standing = |one: Claimant<JobId>| self.shares.standing(one, waiter.resource_request.demands());
+                standing(waiter.claimant).may_recall_from(standing(*holder))
             })
         };
-        let may_lose: BTreeSet<JobId> = self.shares.jobs().filter(|job| stands_behind(*job)).collect();
+        let may_lose: BTreeSet<Claimant<JobId>> = self.claimants.keys().copied().filter(stands_behind).collect();
         let last = (now, u64::MAX);
         let begin = self.passed.map_or(Bound::Unbounded, Bound::Excluded);
         let before = self.passed.map(|passed| self.terms.range(..=passed));
@@ -283,7 +296,7 @@ impl Fairness {
                 break;
             }
             passed = Some(*entry);
-            let lease = self.lease(entry.1).filter(|lease| may_lose.contains(&lease.job));
+            let lease = self.lease(entry.1).filter(|lease| may_lose.contains(&lease.claimant));
             found.extend(lease.map(|lease| (*entry, lease)));
         }
         self.passed = passed.filter(|_| self.terms.len() > CONSIDERED_MAX);
@@ -295,10 +308,10 @@ impl Fairness {
     fn keeps_room(&mut self, waiter: &Waiter<JobId>, leases: &[u64], now: Instant) -> bool {
         let may_keep = self.kept.as_ref().is_none_or(|kept| kept.is_over && kept.until + KEPT_AGAIN <= now);
         if may_keep {
-            let from = leases.iter().filter_map(|lease| Some(self.holders.get(&Holder::Worker(*lease))?.held.job));
+            let from = leases.iter().filter_map(|lease| Some(self.holders.get(&Holder::Worker(*lease))?.held.claimant));
             let (from, until) = (from.collect(), now + KEPT_LIMIT);
             self.kept = Some(ReservedCapacity {
-                job: waiter.job,
+                claimant: waiter.claimant,
                 resource_request: waiter.resource_request.clone(),
                 from,
                 until,
@@ -308,14 +321,18 @@ impl Fairness {
         may_keep
     }
 
-    /// Whether the job has to wait for somebody for whom room is kept (FAIR-4).
-    pub(crate) fn stands_back(&self, job: JobId, now: Instant) -> bool {
-        self.kept.as_ref().is_some_and(|kept| !kept.is_over && now < kept.until && kept.from.contains(&job))
+    /// Whether one has to wait for somebody for whom room is kept (FAIR-4).
+    pub(crate) fn stands_back(&self, claimant: Claimant<JobId>, now: Instant) -> bool {
+        self.kept.as_ref().is_some_and(|kept| !kept.is_over && now < kept.until && kept.from.contains(&claimant))
     }
 
     /// Somebody who waited is given what they asked for: where room was kept for them, it is used.
-    pub(crate) fn is_served(&mut self, job: JobId, resource_request: &ResourceRequest) {
-        if self.kept.as_ref().is_some_and(|kept| kept.job == job && kept.resource_request == *resource_request) {
+    pub(crate) fn is_served(&mut self, claimant: Claimant<JobId>, resource_request: &ResourceRequest) {
+        if self
+            .kept
+            .as_ref()
+            .is_some_and(|kept| kept.claimant == claimant && kept.resource_request == *resource_request)
+        {
             self.kept = None;
         }
     }
@@ -324,7 +341,7 @@ impl Fairness {
     fn lease(&self, worker: u64) -> Option<HeldLease<u64, JobId>> {
         let counted = self.holders.get(&Holder::Worker(worker)).filter(|counted| !counted.lends_cpu)?;
         let demand = counted.held.demands.first()?.clone();
-        Some(HeldLease { lease: worker, job: counted.held.job, node: counted.node, demand })
+        Some(HeldLease { lease: worker, claimant: counted.held.claimant, node: counted.node, demand })
     }
 
     /// FAIR-2, FAIR-3.
@@ -333,7 +350,7 @@ impl Fairness {
         if let Term::Until(end) = counted.term {
             self.terms.remove(&(end, worker));
             counted.term = Term::Recalled(now + term_of(&counted.held.demands));
-            self.shares.yields(counted.held.job);
+            self.shares.yields(counted.held.claimant.job);
             self.recalled.insert(worker);
         }
     }

@@ -9,7 +9,7 @@ use crate::fairness::Fairness;
 use oxiray_ids::{ActorId, JobId, LeaseRequestNumber, ObjectId, PlacementGroupId};
 use oxiray_machine::environments::Environments;
 use oxiray_machine::{GroupMembership, Key};
-use oxiray_scheduler::{PushError, ResourceRequest, WaitQueue};
+use oxiray_scheduler::{Claimant, PushError, ResourceRequest, WaitQueue};
 use oxiray_wire::message::{Environment, Failure};
 use oxiray_wire::state::DemandKind;
 pub(crate) use prefetches::{AHEAD_LIMIT, Prefetches};
@@ -52,7 +52,7 @@ impl PendingKind {
 #[derive(Debug, Clone)]
 pub(crate) struct PendingRequest {
     pub(crate) want: PendingKind,
-    pub(crate) job: JobId,
+    pub(crate) claimant: Claimant<JobId>,
     pub(crate) label: String,
     pub(crate) since: Instant,
     /// Objects have travelled for it once: nobody waits so twice.
@@ -87,8 +87,14 @@ impl Pending {
     }
 
     /// Has somebody stand in the queue who runs, or waits, so many leases away from a driver or an actor.
-    pub(crate) fn push(&mut self, depth: u32, ticket: u64, job: JobId, need: Need) -> Result<(), PushError> {
-        self.queue.push_from(depth, job, ticket, need)
+    pub(crate) fn push(
+        &mut self,
+        depth: u32,
+        ticket: u64,
+        claimant: Claimant<JobId>,
+        need: Need,
+    ) -> Result<(), PushError> {
+        self.queue.push_from(depth, claimant, ticket, need)
     }
 
     /// Takes back what somebody waits for, wherever it waits (ENVIRONMENT-2).

@@ -89,17 +89,19 @@ pub(crate) struct OfWorker {
     pub(crate) asked: Option<u64>,
 }
 
-/// Whom a worker was leased for.
+/// Whom a worker was leased for, or what its actor is to them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Caller {
     pub(crate) owner: WorkerId,
     /// Whether what it runs may be run again.
     pub(crate) may_repeat: bool,
+    /// How urgent what it runs is.
+    pub(crate) priority: i32,
 }
 
 impl Default for Caller {
     fn default() -> Self {
-        Self { owner: WorkerId::NIL, may_repeat: false }
+        Self { owner: WorkerId::NIL, may_repeat: false, priority: 0 }
     }
 }
 

@@ -236,6 +236,7 @@ pub(crate) fn create_with(
         groups,
         max_restarts: options.max_restarts.unwrap_or(0),
         strategy: options.shared.strategy()?,
+        priority: options.shared.priority()?,
         ..ActorCreate::default()
     };
     let told = create.handle.clone();

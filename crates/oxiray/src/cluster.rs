@@ -189,6 +189,7 @@ impl Builder {
             ));
         }
         folder::set_of_job(self.working_dir.as_deref())?;
+        assigned::set_priority(assigned::job_priority(None).map_err(Error::Invalid)?);
         let found = driver::find(self.address.as_deref(), None).map_err(not_entered)?;
         let (stream, token, daemon) = if let Some(FoundSession { directory, description, .. }) = found {
             self.refuse_capacity(&description)?;

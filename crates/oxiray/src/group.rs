@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::options::units;
 use crate::process;
 use crate::reference::ObjectRef;
+use oxiray_client::assigned;
 use oxiray_ids::PlacementGroupId;
 use oxiray_resources::ResourceName;
 use oxiray_runtime::{INLINE_BYTES, amounts};
@@ -54,7 +55,8 @@ impl PlacementGroup {
             Ok(GroupBundle { demand: amounts(&units(&named)?), conditions: Vec::new() })
         };
         let bundles = bundles.iter().map(bundle).collect::<Result<Vec<_>>>()?;
-        let create = GroupCreate { strategy: spread.into(), bundles, ..GroupCreate::default() };
+        let create =
+            GroupCreate { strategy: spread.into(), bundles, priority: assigned::priority(), ..GroupCreate::default() };
         Ok(Self(runtime.create_group(create)?))
     }
 

@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::group::PlacementGroup;
 use crate::{context, folder, program};
 use bytes::Bytes;
+use oxiray_client::assigned;
 use oxiray_families::{GPU, check_quantity, device_resource};
 use oxiray_ids::{BundleNumber, NodeId};
 use oxiray_resources::{Quantity, ResourceName};
@@ -45,6 +46,7 @@ pub(crate) struct Shared {
     scheduling: Scheduling,
     labels: BTreeMap<String, String>,
     group: Option<(PlacementGroup, Option<u32>)>,
+    priority: Option<i32>,
 }
 
 /// What a task asks for besides what its `#[remote(…)]` says, which this replaces option by option.
@@ -96,6 +98,13 @@ macro_rules! shared_options {
             #[must_use]
             pub fn num_gpus(self, count: f64) -> Self {
                 self.resource(GPU.name, count)
+            }
+
+            /// How urgent it is, from -1000 to 1000: the higher one goes first. As what calls it where nothing is said.
+            #[must_use]
+            pub fn priority(mut self, priority: i32) -> Self {
+                self.shared.priority = Some(priority);
+                self
             }
 
             /// Bytes of the memory of one GPU, in place of a number of GPUs or a share of one.
@@ -184,7 +193,18 @@ impl Shared {
             scheduling: if self.scheduling == Scheduling::Default { base.scheduling } else { self.scheduling },
             labels,
             group: self.group.or(base.group),
+            priority: self.priority.or(base.priority),
         }
+    }
+
+    /// How urgent it is: as what calls it, unless something is said of it.
+    pub(crate) fn priority(&self) -> Result<i32> {
+        let priority = self.priority.unwrap_or_else(assigned::priority);
+        if assigned::PRIORITIES.contains(&priority) {
+            return Ok(priority);
+        }
+        let (least, most) = (assigned::PRIORITIES.start(), assigned::PRIORITIES.end());
+        Err(Error::Invalid(format!("priority is {priority}: it is to be from {least} to {most}, the higher one first")))
     }
 
     /// What is asked for besides CPUs, in 1/10,000.
@@ -355,7 +375,7 @@ impl TaskOptions {
         let strategy = self.shared.strategy()?;
         let fresh = holds_devices && max_calls == 1;
         Ok(Settled {
-            class: Class { demand, environment, fresh, strategy, near: Vec::new() },
+            class: Class { demand, environment, fresh, strategy, near: Vec::new(), priority: self.shared.priority()? },
             max_calls,
             max_retries: self.max_retries.unwrap_or(DEFAULT_MAX_RETRIES),
             retry_exceptions: self.retry_exceptions.unwrap_or(false),

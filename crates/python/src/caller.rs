@@ -9,6 +9,7 @@ use crate::strategy::{self, StrategyTuple};
 use crate::values::keep;
 use crate::{common, context, process};
 use bytes::Bytes;
+use oxiray_client::assigned;
 use oxiray_ids::ObjectId;
 use oxiray_resources::Quantity;
 use oxiray_runtime::{Arguments, Class, ClassIndex, INLINE_BYTES, Place, Routine, Runtime, Streaming, Work};
@@ -56,7 +57,7 @@ impl Caller {
     #[staticmethod]
     #[expect(clippy::too_many_arguments, reason = "one call from one place in Python, by keyword")]
     #[pyo3(signature = (*, hash, body, name, label, resources, environment, fresh, results, max_calls, retries,
-                        retry_exceptions, stream, least_arguments, most_arguments, bind, strategy, common = false))]
+                        retry_exceptions, stream, least_arguments, most_arguments, bind, strategy, common = false, priority = None))]
     fn of_function(
         hash: &[u8],
         body: &[u8],
@@ -75,12 +76,20 @@ impl Caller {
         bind: Option<Py<PyAny>>,
         strategy: Option<StrategyTuple>,
         common: bool,
+        priority: Option<i32>,
     ) -> PyResult<Self> {
         let runtime = process::required()?;
         let hash = Bytes::copy_from_slice(hash);
         let (demand, environment) = (units(resources)?, environment.into());
         let strategy = strategy.map(strategy::from_told).transpose()?;
-        let class = runtime.class(Class { demand, environment, fresh, strategy, near: Vec::new() });
+        let class = runtime.class(Class {
+            demand,
+            environment,
+            fresh,
+            strategy,
+            near: Vec::new(),
+            priority: priority.unwrap_or_else(assigned::priority),
+        });
         let routine = Arc::new(Routine {
             function: hash,
             code: Bytes::copy_from_slice(body),

@@ -4,7 +4,7 @@ use crate::environment::AskedEnvironment;
 use crate::{context, process};
 use bytes::Bytes;
 use oxiray_client::driver::NotEntered;
-use oxiray_client::{daemon, driver};
+use oxiray_client::{assigned, daemon, driver};
 use oxiray_runtime::ClientEvent;
 use oxiray_visitor::{Description, FoundSession};
 use oxiray_wire::message::Driver;
@@ -88,6 +88,15 @@ fn connect<'py>(
     context::context(py)
 }
 
+/// From here on, what this program makes is so urgent, unless something else is said of it: as given, or as
+/// `OXIRAY_JOB_PRIORITY` says. Raises `ValueError` for what is no priority.
+#[pyfunction]
+#[pyo3(signature = (priority))]
+fn set_job_priority(priority: Option<i32>) -> PyResult<()> {
+    assigned::set_priority(assigned::job_priority(priority).map_err(PyValueError::new_err)?);
+    Ok(())
+}
+
 /// Says that the job is over, and which exception ended its program, if one did.
 #[pyfunction]
 #[pyo3(signature = (error = ""))]
@@ -159,6 +168,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(start_daemon, module)?)?;
     module.add_function(wrap_pyfunction!(await_daemon, module)?)?;
     module.add_function(wrap_pyfunction!(connect, module)?)?;
+    module.add_function(wrap_pyfunction!(set_job_priority, module)?)?;
     module.add_function(wrap_pyfunction!(say_goodbye, module)?)?;
     module.add_function(wrap_pyfunction!(disconnect, module)?)?;
     module.add_function(wrap_pyfunction!(is_connected, module)?)?;

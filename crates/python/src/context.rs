@@ -99,6 +99,7 @@ pub(crate) fn context(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     answer.set_item("actor_id", assigned.actor.map(|actor| actor.hex()))?;
     answer.set_item("placement_group", assigned.group.map(|group| group.hex()))?;
     answer.set_item("captures", assigned.captures)?;
+    answer.set_item("priority", oxiray_client::assigned::priority())?;
     answer.set_item("actor_name", &assigned.actor_name)?;
     answer.set_item("restarts", assigned.restarts)?;
     answer.set_item("task_id", running.as_ref().map(|running| running.task.hex()))?;

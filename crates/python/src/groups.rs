@@ -6,6 +6,7 @@ use crate::ids::{NodeID, PlacementGroupID};
 use crate::reference::ObjectRef;
 use crate::strategy::{Condition, conditions};
 use crate::{process, state};
+use oxiray_client::assigned;
 use oxiray_runtime::amounts;
 use oxiray_wire::message::{Content, GroupBundle, GroupCreate, PlacementStrategy, Value};
 use pyo3::exceptions::PyValueError;
@@ -14,7 +15,8 @@ use std::collections::BTreeMap;
 
 /// Makes a placement group, which waits for room. Raises `ValueError` for what no group may ask for.
 #[pyfunction]
-#[pyo3(signature = (*, name, strategy, bundles, selectors, detached, preferred))]
+#[expect(clippy::too_many_arguments, reason = "one call from one place in Python, by keyword")]
+#[pyo3(signature = (*, name, strategy, bundles, selectors, detached, preferred, priority = None))]
 fn create_placement_group(
     py: Python<'_>,
     name: String,
@@ -23,6 +25,7 @@ fn create_placement_group(
     selectors: Vec<Vec<Condition>>,
     detached: bool,
     preferred: Option<Bound<'_, NodeID>>,
+    priority: Option<i32>,
 ) -> PyResult<PlacementGroupID> {
     let runtime = process::required()?;
     let mut selectors = selectors.into_iter();
@@ -37,6 +40,7 @@ fn create_placement_group(
         bundles: bundles.collect::<PyResult<_>>()?,
         detached,
         preferred: preferred.map(|node| node.get().0),
+        priority: priority.unwrap_or_else(assigned::priority),
         ..GroupCreate::default()
     };
     let made = py.detach(|| runtime.create_group(create));

@@ -139,7 +139,11 @@ fn become_assigned(py: Python<'_>, assign: &Assign) -> PyResult<Option<String>> 
     let fields = assign.environment.as_ref().map_or("", |own| &own.fields);
     let session = assign.welcome.as_ref().map_or("", |welcome| &welcome.session);
     let setup = PyBytes::new(py, &assign.setup);
-    let home = (PyBytes::new(py, assign.group.as_ref().map_or(&[][..], |group| group.as_bytes())), assign.captures);
+    let home = (
+        PyBytes::new(py, assign.group.as_ref().map_or(&[][..], |group| group.as_bytes())),
+        assign.captures,
+        assign.priority,
+    );
     python::become_worker(py)?.call1((variables, setup, inherited, fields, session, home))?.extract()
 }
 

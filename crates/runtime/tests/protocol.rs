@@ -121,7 +121,14 @@ fn work(name: &str) -> Work {
 
 fn class(runtime: &Runtime) -> oxiray_runtime::ClassIndex {
     let demand = vec![("CPU".into(), 10_000)];
-    runtime.class(Class { demand, environment: Environment::default(), fresh: false, strategy: None, near: Vec::new() })
+    runtime.class(Class {
+        demand,
+        environment: Environment::default(),
+        fresh: false,
+        strategy: None,
+        near: Vec::new(),
+        priority: 0,
+    })
 }
 
 fn submit(runtime: &Runtime, work: Work) -> ObjectId {

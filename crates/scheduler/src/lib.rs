@@ -35,7 +35,7 @@ pub use growth::{
 pub use near::{LARGE_BYTES_MIN, Near};
 pub use node_group::{IDLE_TIMEOUT_MS, NodeGroup};
 pub use node_view::{HALF, Misfit, NodeView, STEPS};
-pub use order::{Priority, Rank, Standing};
+pub use order::{Claimant, Priority, Rank, Standing};
 pub use place::{Placement, place};
 pub use reason::{Obstacle, Reason};
 pub use recall::{HeldLease, Recall, Waiter, recalls};

@@ -4,8 +4,8 @@
 //!
 //! - RECALL-1: nothing is recalled for somebody for whom what is free and what is coming is enough.
 //! - RECALL-2: of what is recalled for somebody, each lease is needed: without any one of them there would be no room.
-//! - RECALL-3: a lease is recalled only from a job that stands behind the one that waits (ORDER-2), with what was recalled
-//!   before it counted, so that nobody falls below the share of whoever gains by it. In one look a job gains or loses.
+//! - RECALL-3: a lease is recalled only from a claimant that stands behind the one that waits (ORDER-2), with what was
+//!   recalled before it counted, so that nobody falls below the share of whoever gains by it. In one look one gains or loses.
 //!
 //! What is free on devices is known device by device, what leases hold is not: that a device has room for a share is only
 //! seen when a lease is back. Where it has none after all, there is another look.
@@ -19,15 +19,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use oxiray_ids::NodeId;
 use oxiray_resources::{Demand, Quantity, ResourceName, ResourceNeed, memory_of};
 
-use crate::{Asks, NodeView, ResourceRequest, Shares, Standing};
+use crate::{Asks, Claimant, NodeView, ResourceRequest, Shares, Standing};
 
 /// A worker that a client of job `J` may run tasks on, until it is asked to give it back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldLease<L, J> {
     /// Names it.
     pub lease: L,
-    /// Whose it is.
-    pub job: J,
+    /// In whose name.
+    pub claimant: Claimant<J>,
     /// Where it is.
     pub node: NodeId,
     /// What is free once it is back.
@@ -37,8 +37,8 @@ pub struct HeldLease<L, J> {
 /// Those of one job that wait for the same.
 #[derive(Clone, Debug)]
 pub struct Waiter<J> {
-    /// The job.
-    pub job: J,
+    /// In whose name.
+    pub claimant: Claimant<J>,
     /// What each of them waits for.
     pub resource_request: ResourceRequest,
     /// How many they are.
@@ -121,8 +121,8 @@ struct Look<'views, L, J> {
     rooms: BTreeMap<NodeId, MachineResource<'views>>,
     /// Those that may be recalled, in the order in which that is preferred.
     over: Vec<HeldLease<L, J>>,
-    gained: BTreeSet<J>,
-    lost: BTreeSet<J>,
+    gained: BTreeSet<Claimant<J>>,
+    lost: BTreeSet<Claimant<J>>,
 }
 
 /// Plans recalls, `most` leases at the most.
@@ -170,15 +170,15 @@ pub fn recalls<L: Copy + Eq, J: Copy + Ord>(
 }
 
 impl<L: Copy + Eq, J: Copy + Ord> Look<'_, L, J> {
-    fn standing(&self, job: J, resource_request: &ResourceRequest) -> Standing {
-        self.shares.standing(job, resource_request.demands())
+    fn standing(&self, claimant: Claimant<J>, resource_request: &ResourceRequest) -> Standing {
+        self.shares.standing(claimant, resource_request.demands())
     }
 
     /// Which of those that are left is served first.
     fn first(&self, waiters: &[Waiter<J>], left: &[(usize, usize)]) -> Option<usize> {
         let rank = |position: &usize| {
             let index = left[*position].0;
-            self.shares.rank(waiters[index].job, waiters[index].resource_request.demands(), index as u64)
+            self.shares.rank(waiters[index].claimant, waiters[index].resource_request.demands(), index as u64)
         };
         (0..left.len()).min_by_key(rank)
     }
@@ -187,14 +187,14 @@ impl<L: Copy + Eq, J: Copy + Ord> Look<'_, L, J> {
     fn comes(&mut self, lease: &HeldLease<L, J>) {
         let Some(room) = self.rooms.get_mut(&lease.node) else { return };
         room.coming.push(lease.demand.clone());
-        self.shares.give_back(lease.job, &lease.demand);
+        self.shares.give_back(lease.claimant.job, &lease.demand);
     }
 
     fn comes_not(&mut self, lease: &HeldLease<L, J>) {
         let Some(room) = self.rooms.get_mut(&lease.node) else { return };
         let position = room.coming.iter().rposition(|demand| *demand == lease.demand);
         room.coming.swap_remove(position.expect("it was coming"));
-        self.shares.take(lease.job, &lease.demand);
+        self.shares.take(lease.claimant.job, &lease.demand);
     }
 
     /// The leases by whose recall there is room for one more; none at all where there will be (RECALL-1).
@@ -205,19 +205,19 @@ impl<L: Copy + Eq, J: Copy + Ord> Look<'_, L, J> {
         let ready = allowed.iter().find(|node| self.rooms[*node].has_room(demand)).copied();
         let (node, recalled) = match ready {
             Some(node) => (node, Vec::new()),
-            None if self.lost.contains(&waiter.job) => return None,
+            None if self.lost.contains(&waiter.claimant) => return None,
             None => self.fewest(&allowed, waiter)?,
         };
         if !recalled.is_empty() {
-            self.gained.insert(waiter.job);
+            self.gained.insert(waiter.claimant);
         }
         for lease in &recalled {
             self.comes(lease);
-            self.lost.insert(lease.job);
+            self.lost.insert(lease.claimant);
             self.over.retain(|other| other.lease != lease.lease);
         }
         self.rooms.get_mut(&node).expect("it was just found").promised.push(demand.clone());
-        self.shares.take(waiter.job, demand);
+        self.shares.take(waiter.claimant.job, demand);
         Some(recalled.into_iter().map(|lease| lease.lease).collect())
     }
 
@@ -247,7 +247,7 @@ impl<L: Copy + Eq, J: Copy + Ord> Look<'_, L, J> {
     /// RECALL-2, RECALL-3.
     fn needed_on(&mut self, node: NodeId, waiter: &Waiter<J>) -> Option<Vec<HeldLease<L, J>>> {
         let demand = &waiter.resource_request.demand;
-        let waits = self.standing(waiter.job, &waiter.resource_request);
+        let waits = self.standing(waiter.claimant, &waiter.resource_request);
         let mut left: Vec<HeldLease<L, J>> = self.over.iter().filter(|lease| lease.node == node).cloned().collect();
         let mut taken = Vec::new();
         while !self.rooms[&node].has_room(demand) {
@@ -255,8 +255,8 @@ impl<L: Copy + Eq, J: Copy + Ord> Look<'_, L, J> {
             let lacking: Vec<&ResourceName> = room.lacking(demand, None).collect();
             let helps = |lease: &HeldLease<L, J>| {
                 let has_some = lacking.iter().any(|name| room.units_of(&lease.demand, name) > 0);
-                let holder = self.standing(lease.job, &waiter.resource_request);
-                let may_be = lease.job != waiter.job && !self.gained.contains(&lease.job);
+                let holder = self.standing(lease.claimant, &waiter.resource_request);
+                let may_be = lease.claimant != waiter.claimant && !self.gained.contains(&lease.claimant);
                 let is_enough = || room.lacking(demand, Some(&lease.demand)).next().is_none();
                 (has_some && may_be && waits.may_recall_from(holder)).then(|| (is_enough(), holder))
             };

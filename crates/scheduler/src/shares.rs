@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use oxiray_resources::{Demand, Inventory, Quantity, ResourceName};
 
-use crate::{Priority, Rank, Standing};
+use crate::{Claimant, Rank, Standing};
 
 /// A part of what the cluster has of a resource: all of it is [`JobShare::ALL`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -119,14 +119,25 @@ impl<J: Copy + Ord> Shares<J> {
         shares.max().unwrap_or_default()
     }
 
-    /// Where a job stands among those who ask for the same. Every job has the same priority today.
-    pub fn standing<'asked>(&self, job: J, asked: impl Iterator<Item = &'asked Demand>) -> Standing {
-        Standing::new(Priority::default(), self.share(job, asked))
+    /// Where one stands among those who ask for the same.
+    pub fn standing<'asked>(
+        &self,
+        claimant: impl Into<Claimant<J>>,
+        asked: impl Iterator<Item = &'asked Demand>,
+    ) -> Standing {
+        let Claimant { job, priority } = claimant.into();
+        Standing::new(priority, self.share(job, asked))
     }
 
-    /// Where an entry of a job stands among those of others.
-    pub fn rank<'asked>(&self, job: J, asked: impl Iterator<Item = &'asked Demand>, age: u64) -> Rank {
-        Rank::new(self.standing(job, asked), self.yielded.get(&job).copied().unwrap_or(0), age)
+    /// Where an entry of one stands among those of others.
+    pub fn rank<'asked>(
+        &self,
+        claimant: impl Into<Claimant<J>>,
+        asked: impl Iterator<Item = &'asked Demand>,
+        age: u64,
+    ) -> Rank {
+        let claimant = claimant.into();
+        Rank::new(self.standing(claimant, asked), self.yielded.get(&claimant.job).copied().unwrap_or(0), age)
     }
 
     /// A lease of the job is recalled: among equals it goes last.

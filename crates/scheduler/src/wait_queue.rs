@@ -21,13 +21,17 @@
 //! # Cost
 //! With `c` classes and `n` entries: push, cancel and each served entry O(log n), and a round that
 //! serves nothing `c` attempts.
+//!
+//! # Priorities
+//! Where this says "job" it means a [`Claimant`]: what a job asks for with different priorities stands apart, and the higher
+//! one goes first (ORDER-1). One that cannot be served holds up no other, of a lower priority either.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
 
 use thiserror::Error;
 
-use crate::{Asks, JobShare, Priority, Rank, Shares, Standing};
+use crate::{Asks, Claimant, JobShare, Rank, Shares, Standing};
 
 /// Beyond this, depths count as the same.
 const DEPTH_MAX: u32 = (1 << (u64::BITS - NUMBER_BITS)) - 1;
@@ -43,9 +47,9 @@ pub struct WaitQueue<J, T, W> {
     classes: Vec<Option<Class<J, T, W>>>,
     /// Places in `classes` that none has.
     free: Vec<u32>,
-    numbers: HashMap<(J, W), u32>,
-    /// The classes of each job by the number of their oldest entry.
-    jobs: BTreeMap<J, BTreeMap<u64, u32>>,
+    numbers: HashMap<(Claimant<J>, W), u32>,
+    /// The classes of each by the number of their oldest entry.
+    claimants: BTreeMap<Claimant<J>, BTreeMap<u64, u32>>,
     /// Where each ticket stands: its class, and its number there.
     places: HashMap<T, (u32, u64)>,
     last_number: u64,
@@ -54,7 +58,7 @@ pub struct WaitQueue<J, T, W> {
 
 #[derive(Debug)]
 struct Class<J, T, W> {
-    job: J,
+    claimant: Claimant<J>,
     resource_request: W,
     /// By number, which is the order of arrival.
     entries: BTreeMap<u64, T>,
@@ -64,8 +68,8 @@ struct Class<J, T, W> {
 /// Entries of a job that wait for the same.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Waiting<'a, J, T, W> {
-    /// The job.
-    pub job: J,
+    /// In whose name.
+    pub claimant: Claimant<J>,
     /// What each of them asks for.
     pub resource_request: &'a W,
     /// How many there are.
@@ -102,7 +106,7 @@ impl<J: Copy + Ord + Hash, T: Clone + Eq + Hash, W: Clone + Eq + Hash + Asks> Wa
             classes: Vec::new(),
             free: Vec::new(),
             numbers: HashMap::new(),
-            jobs: BTreeMap::new(),
+            claimants: BTreeMap::new(),
             places: HashMap::new(),
             last_number: 0,
             limit,
@@ -110,12 +114,19 @@ impl<J: Copy + Ord + Hash, T: Clone + Eq + Hash, W: Clone + Eq + Hash + Asks> Wa
     }
 
     /// Queues `ticket` behind all of the job that wait for the same.
-    pub fn push(&mut self, job: J, ticket: T, resource_request: W) -> Result<(), PushError> {
-        self.push_from(0, job, ticket, resource_request)
+    pub fn push(&mut self, claimant: impl Into<Claimant<J>>, ticket: T, resource_request: W) -> Result<(), PushError> {
+        self.push_from(0, claimant, ticket, resource_request)
     }
 
     /// Queues `ticket` behind all of the job that wait for the same and come from as deep or deeper.
-    pub fn push_from(&mut self, depth: u32, job: J, ticket: T, resource_request: W) -> Result<(), PushError> {
+    pub fn push_from(
+        &mut self,
+        depth: u32,
+        claimant: impl Into<Claimant<J>>,
+        ticket: T,
+        resource_request: W,
+    ) -> Result<(), PushError> {
+        let claimant = claimant.into();
         if self.places.contains_key(&ticket) {
             return Err(PushError::AlreadyWaiting);
         }
@@ -124,14 +135,14 @@ impl<J: Copy + Ord + Hash, T: Clone + Eq + Hash, W: Clone + Eq + Hash + Asks> Wa
         }
         self.last_number += 1;
         let number = u64::from(DEPTH_MAX - depth.min(DEPTH_MAX)) << NUMBER_BITS | self.last_number;
-        let index = self.class_of(job, resource_request);
+        let index = self.class_of(claimant, resource_request);
         self.places.insert(ticket.clone(), (index, number));
         let class = self.classes[index as usize].as_mut().expect("it was just made");
         let first = class.entries.first_key_value().map(|(first, _)| *first);
         class.entries.insert(number, ticket);
         if first.is_none_or(|first| number < first) {
             class.overtaken = 0;
-            let heads = self.jobs.entry(job).or_default();
+            let heads = self.claimants.entry(claimant).or_default();
             first.map(|first| heads.remove(&first));
             heads.insert(number, index);
         }
@@ -139,10 +150,10 @@ impl<J: Copy + Ord + Hash, T: Clone + Eq + Hash, W: Clone + Eq + Hash + Asks> Wa
     }
 
     /// The class of those that want this, a new one where there is none.
-    fn class_of(&mut self, job: J, resource_request: W) -> u32 {
-        *self.numbers.entry((job, resource_request)).or_insert_with_key(|(job, resource_request)| {
+    fn class_of(&mut self, claimant: Claimant<J>, resource_request: W) -> u32 {
+        *self.numbers.entry((claimant, resource_request)).or_insert_with_key(|(claimant, resource_request)| {
             let class = Some(Class {
-                job: *job,
+                claimant: *claimant,
                 resource_request: resource_request.clone(),
                 entries: BTreeMap::new(),
                 overtaken: 0,
@@ -172,19 +183,19 @@ impl<J: Copy + Ord + Hash, T: Clone + Eq + Hash, W: Clone + Eq + Hash + Asks> Wa
     pub fn serve<G>(
         &mut self,
         shares: &mut Shares<J>,
-        mut try_grant: impl FnMut(J, &W, &T) -> Option<G>,
+        mut try_grant: impl FnMut(Claimant<J>, &W, &T) -> Option<G>,
     ) -> Vec<(T, G)> {
         let mut served = Vec::new();
         let mut counted: Vec<(J, W)> = Vec::new();
         let mut passed_over = Vec::new();
-        let has_several = self.jobs.len() > 1;
-        let turns = self.jobs.keys().filter_map(|job| self.turn(*job, 0, has_several.then_some(&*shares)));
-        let mut turns: BTreeSet<(Rank, J, u32)> = turns.collect();
+        let has_several = self.claimants.len() > 1;
+        let turns = self.claimants.keys().filter_map(|one| self.turn(*one, 0, has_several.then_some(&*shares)));
+        let mut turns: BTreeSet<(Rank, Claimant<J>, u32)> = turns.collect();
         // Of each job, a class that was passed over stays behind, and one that was served comes back with
         // its next entry, which is younger and so ahead: one pass sees each in its turn.
-        while let Some((rank, job, index)) = turns.pop_first() {
-            let class = self.class(index);
-            match try_grant(job, &class.resource_request, &class.entries[&rank.age()]) {
+        while let Some((rank, claimant, index)) = turns.pop_first() {
+            let (class, job) = (self.class(index), claimant.job);
+            match try_grant(claimant, &class.resource_request, &class.entries[&rank.age()]) {
                 Some(grant) => {
                     if has_several {
                         class.resource_request.demands().for_each(|demand| shares.take(job, demand));
@@ -196,7 +207,7 @@ impl<J: Copy + Ord + Hash, T: Clone + Eq + Hash, W: Clone + Eq + Hash + Asks> Wa
                 }
                 None => passed_over.push((index, served.len())),
             }
-            turns.extend(self.turn(job, rank.age() + 1, has_several.then_some(&*shares)));
+            turns.extend(self.turn(claimant, rank.age() + 1, has_several.then_some(&*shares)));
         }
         for (index, served_before) in passed_over {
             let class = self.classes[index as usize].as_mut().expect("a class that was passed over still waits");
@@ -210,12 +221,12 @@ impl<J: Copy + Ord + Hash, T: Clone + Eq + Hash, W: Clone + Eq + Hash + Asks> Wa
 
     /// The next class of a job whose oldest entry has this number or a later one, and where that entry stands among those
     /// of other jobs, if there are any.
-    fn turn(&self, job: J, number: u64, shares: Option<&Shares<J>>) -> Option<(Rank, J, u32)> {
-        let (number, index) = self.jobs.get(&job)?.range(number..).next()?;
-        let alone = || Rank::new(Standing::new(Priority::default(), JobShare::NOTHING), 0, *number);
+    fn turn(&self, claimant: Claimant<J>, number: u64, shares: Option<&Shares<J>>) -> Option<(Rank, Claimant<J>, u32)> {
+        let (number, index) = self.claimants.get(&claimant)?.range(number..).next()?;
+        let alone = || Rank::new(Standing::new(claimant.priority, JobShare::NOTHING), 0, *number);
         let rank = shares
-            .map_or_else(alone, |shares| shares.rank(job, self.class(*index).resource_request.demands(), *number));
-        Some((rank, job, *index))
+            .map_or_else(alone, |shares| shares.rank(claimant, self.class(*index).resource_request.demands(), *number));
+        Some((rank, claimant, *index))
     }
 
     fn class(&self, index: u32) -> &Class<J, T, W> {
@@ -229,20 +240,20 @@ impl<J: Copy + Ord + Hash, T: Clone + Eq + Hash, W: Clone + Eq + Hash + Asks> Wa
 
     /// The same with the first `most` classes of each job alone.
     pub fn waiting_of_each(&self, most: usize) -> impl Iterator<Item = Waiting<'_, J, T, W>> {
-        let heads = self.jobs.values().flat_map(|heads| heads.iter().take(most));
+        let heads = self.claimants.values().flat_map(|heads| heads.iter().take(most));
         let mut heads: Vec<(u64, u32)> = heads.map(|(number, index)| (*number, *index)).collect();
         heads.sort_unstable();
         heads.into_iter().map(|(number, index)| {
             let class = self.class(index);
-            let Class { job, resource_request, overtaken, .. } = class;
+            let Class { claimant, resource_request, overtaken, .. } = class;
             let oldest = &class.entries[&number];
-            Waiting { job: *job, resource_request, count: class.entries.len(), oldest, overtaken: *overtaken }
+            Waiting { claimant: *claimant, resource_request, count: class.entries.len(), oldest, overtaken: *overtaken }
         })
     }
 
-    /// The jobs for which somebody waits.
-    pub fn jobs(&self) -> impl ExactSizeIterator<Item = J> {
-        self.jobs.keys().copied()
+    /// In whose names somebody waits.
+    pub fn claimants(&self) -> impl ExactSizeIterator<Item = Claimant<J>> {
+        self.claimants.keys().copied()
     }
 
     /// Those that wait for `resource_request`, of whatever job, oldest first.
@@ -272,7 +283,7 @@ impl<J: Copy + Ord + Hash, T: Clone + Eq + Hash, W: Clone + Eq + Hash + Asks> Wa
     fn remove(&mut self, index: u32, number: u64) -> T {
         let class = self.classes[index as usize].as_mut().expect("an entry has a class");
         let ticket = class.entries.remove(&number).expect("an entry stands in its class");
-        let heads = self.jobs.get_mut(&class.job).expect("the job of an entry waits");
+        let heads = self.claimants.get_mut(&class.claimant).expect("the claimant of an entry waits");
         if heads.remove(&number).is_none() {
             return ticket;
         }
@@ -282,10 +293,10 @@ impl<J: Copy + Ord + Hash, T: Clone + Eq + Hash, W: Clone + Eq + Hash + Asks> Wa
             return ticket;
         }
         if heads.is_empty() {
-            self.jobs.remove(&class.job);
+            self.claimants.remove(&class.claimant);
         }
         let class = self.classes[index as usize].take().expect("it was just looked at");
-        self.numbers.remove(&(class.job, class.resource_request));
+        self.numbers.remove(&(class.claimant, class.resource_request));
         self.free.push(index);
         ticket
     }

@@ -136,6 +136,7 @@ impl World {
             fresh: false,
             strategy: None,
             near: Vec::new(),
+            priority: 0,
         };
         self.with_core(driver, |core| {
             let class = core.class(class);

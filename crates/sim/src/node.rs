@@ -58,6 +58,9 @@ pub(crate) struct Node {
     next_turn: Option<Micros>,
 }
 
+/// How much memory each GPU has: no multiple of a ten-thousandth.
+const GPU_BYTES: u64 = (16 << 30) + 12_345;
+
 impl Node {
     /// Nothing more is said or heard there.
     pub(crate) fn forget_stream(&mut self, key: Key) {
@@ -131,7 +134,9 @@ impl World {
         let named = requested.iter().map(|(name, total)| (ResourceName::new(name).expect("a proper name"), *total));
         Plan {
             node: NodeId::new([self.mark_of(index); 28]),
-            inventory: Inventory::new(named).expect("whole numbers of anything can be had"),
+            inventory: Inventory::new(named)
+                .expect("whole numbers of anything can be had")
+                .with_device_memory(ResourceName::GPU, vec![GPU_BYTES; machine.gpus as usize]),
             offer,
             isolation: IsolationPlan::default(),
             labels: BTreeMap::from([("zone".to_owned(), machine.zone.to_owned())]),

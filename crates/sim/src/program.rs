@@ -19,8 +19,11 @@ use oxiray_wire::message::{Amount, Content, Driver, Environment, FailureCode, St
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+/// Memory of a GPU, as messages call it.
+const GPU_MEMORY: &str = "GPU:memory";
+
 /// What tasks ask for, in 1/10,000.
-const DEMANDS: [&[(&str, u64)]; 9] = [
+const DEMANDS: [&[(&str, u64)]; 10] = [
     &[("CPU", 10_000)],
     &[("CPU", 10_000)],
     &[("CPU", 20_000)],
@@ -28,6 +31,7 @@ const DEMANDS: [&[(&str, u64)]; 9] = [
     &[("CPU", 10_000), ("GPU", 10_000)],
     &[("CPU", 10_000), ("GPU", 5_000)],
     &[("GPU", 3_000)],
+    &[(GPU_MEMORY, (6 << 30) * 10_000)],
     &[("GPU", 20_000)],
     &[("CPU", 10_000), ("disk", 10_000)],
 ];
@@ -217,12 +221,14 @@ impl World {
         let demand = self.chance.one_of(if within { &WITHIN } else { &DEMANDS });
         let fresh = self.chance.odds(100);
         let preparation = self.some_preparation();
+        let priority = if self.chance.odds(150) { self.chance.one_of(&[-7, 3, 9]) } else { 0 };
         let class = Class {
             demand: demand.iter().map(|(name, units)| ((*name).to_owned(), *units)).collect(),
             environment: Environment { preparation, ..Environment::default() },
             fresh,
             strategy,
             near: Vec::new(),
+            priority,
         };
         let usual = if self.chance.odds(50) { 3 * SECOND } else { 50 * MILLISECOND };
         let time = self.chance.delay(usual).min(TASK_LONGEST);
@@ -325,6 +331,7 @@ impl World {
                 fresh: false,
                 strategy: None,
                 near: Vec::new(),
+                priority: 0,
             };
             let task = self.with_core(process, |core| {
                 let class = core.class(class);

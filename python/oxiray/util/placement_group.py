@@ -107,13 +107,19 @@ def placement_group(
     lifetime: str | None = None,
     _soft_target_node_id: str | None = None,
     bundle_label_selector: list[dict[str, str]] | None = None,
+    *,
+    priority: int | None = None,
 ) -> PlacementGroup:
     """Asks for bundles of resources, all or none. Returns at once; `ready()` and `wait()` tell when they are reserved.
 
     `strategy` is PACK (few machines), SPREAD (many), STRICT_PACK (one) or STRICT_SPREAD (each its own). The group ends
-    with its job unless `lifetime` is "detached". Raises `ValueError` for what no group may ask for.
+    with its job unless `lifetime` is "detached". `gpu_memory` in a bundle is bytes of one GPU. `priority` says how urgent it
+    is, from -1000 to 1000: the higher one goes first; by default as what makes it. Both are Oxiray's own. Raises `ValueError`
+    for what no group may ask for.
     """
     from oxiray import _strategies
+
+    _option_rules.check_priority("priority", priority)
 
     validate_placement_group(bundles, strategy, lifetime, _soft_target_node_id, bundle_label_selector)
     if not isinstance(name, str):
@@ -127,6 +133,7 @@ def placement_group(
         selectors=[_strategies.selector(selector) for selector in bundle_label_selector or []],
         detached=lifetime == "detached",
         preferred=NodeID.from_hex(_soft_target_node_id) if _soft_target_node_id else None,
+        priority=priority,
     )
     group = PlacementGroup(group_id, amounts)
     group._is_fresh = True

@@ -13,6 +13,7 @@ use crate::workers::Duty;
 use oxiray_ids::{ActorId, JobId, WorkerId};
 use oxiray_machine::{Key, LEAVING_LIMIT, check_name, cut};
 use oxiray_resources::Demand;
+use oxiray_scheduler::Claimant;
 use oxiray_wire::message::{
     ActorAnswer, ActorConnect, ActorCreate, ActorDied, ActorLeaving, ActorLookup, ActorPlaced, Content, Failure,
     FailureCode, Value,
@@ -138,13 +139,13 @@ impl HeadCore {
         let (job, Some(spec)) = (making.job, making.spec.take()) else { return };
         making.ordered_to = None;
         self.durable.touch(Row::Actor(id));
-        let label = spec.class_name.clone();
+        let (label, priority) = (spec.class_name.clone(), spec.priority);
         let needs = self.actor_needs(job, &spec, &format!("actor `{label}`"));
         self.actors.making.get_mut(&id).expect("it was just looked at").spec = Some(spec);
         let queued = needs.and_then(|(need, running)| {
             let making = self.actors.making.get_mut(&id).expect("it was just looked at");
             making.asks_for(need.clone(), running);
-            self.enqueue(PendingKind::Actor(id), job, label, need).map_err(unschedulable)
+            self.enqueue(PendingKind::Actor(id), Claimant::new(job, priority), label, need).map_err(unschedulable)
         });
         match queued {
             Ok(ticket) => self.actors.making.get_mut(&id).expect("it was just looked at").waits_under(ticket),

@@ -18,7 +18,7 @@ use crate::queue::PendingKind;
 use oxiray_ids::{BundleNumber, NodeId, PlacementGroupId};
 use oxiray_machine::{Key, amounts};
 use oxiray_resources::Demand;
-use oxiray_scheduler::{BundlePart, DrawnBundle, Group, draw};
+use oxiray_scheduler::{BundlePart, Claimant, DrawnBundle, Group, draw};
 use oxiray_wire::message::{BundleAsked, GroupAnswer, GroupPrepare, GroupPrepared};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -75,7 +75,9 @@ impl HeadCore {
         let Some(group) = self.groups.known.get(id) else { return };
         let bundles = group.nodes.iter().zip(&group.description.group.bundles);
         let there = bundles.filter(|(node, _)| node.is_some()).map(|(_, bundle)| bundle.demand.clone());
-        let held = Held { job: group.description.job, demands: there.collect(), is_lease: false };
+        let priority = self.groups.reservations.get(&id).map_or(0, |reservation| reservation.priority);
+        let claimant = Claimant::new(group.description.job, priority);
+        let held = Held { claimant, demands: there.collect(), is_lease: false };
         self.pending.fairness.holds(Holder::Group(id), held, self.own.plan().node, self.clock.now);
     }
 
@@ -151,7 +153,7 @@ impl HeadCore {
     pub(super) fn group_waits_again(&mut self, id: PlacementGroupId) {
         self.count_bundles(id);
         let Some(reservation) = self.groups.reservations.get_mut(&id) else { return };
-        let maker = reservation.maker;
+        let (maker, priority) = (reservation.maker, reservation.priority);
         if let Some(stale) = reservation.ticket.take() {
             // It waited for fewer bundles.
             self.pending.withdraw(stale);
@@ -160,9 +162,9 @@ impl HeadCore {
         let description = &found.description;
         let mut group = description.group.clone();
         group.bundles = found.missing().into_iter().map(|bundle| group.bundles[bundle].clone()).collect();
-        let job = description.job;
+        let claimant = Claimant::new(description.job, priority);
         let label = if description.name.is_empty() { id.hex() } else { description.name.clone() };
-        match self.enqueue(PendingKind::Group { id, maker }, job, label, Need::Group(Arc::new(group))) {
+        match self.enqueue(PendingKind::Group { id, maker }, claimant, label, Need::Group(Arc::new(group))) {
             Ok(ticket) => {
                 if let Some(reservation) = self.groups.reservations.get_mut(&id) {
                     reservation.ticket = Some(ticket);

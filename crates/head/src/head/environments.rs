@@ -7,13 +7,20 @@ use crate::queue::{PendingKind, PendingRequest};
 use oxiray_ids::JobId;
 use oxiray_machine::environments::{Asked, Command, Due, Readiness, Wait, merged};
 use oxiray_machine::{Effect, Key, environments};
+use oxiray_scheduler::Claimant;
 use oxiray_wire::message::{Environment, EnvironmentMade, Failure, FailureCode, Notice};
 
 impl HeadCore {
     /// Has somebody wait, under the ticket that is returned.
-    pub(super) fn enqueue(&mut self, want: PendingKind, job: JobId, label: String, need: Need) -> Result<u64, Refusal> {
+    pub(super) fn enqueue(
+        &mut self,
+        want: PendingKind,
+        claimant: Claimant<JobId>,
+        label: String,
+        need: Need,
+    ) -> Result<u64, Refusal> {
         let ticket = self.new_key();
-        let wanted = PendingRequest { want, job, label, since: self.clock.now, is_brought: false };
+        let wanted = PendingRequest { want, claimant, label, since: self.clock.now, is_brought: false };
         // It waits for its environment first, and only then for resources.
         if let Some(need) = self.await_environment(ticket, &wanted, need) {
             self.push(ticket, &wanted, need).map_err(|error| error.to_string())?;
@@ -27,14 +34,15 @@ impl HeadCore {
     /// put into the queue when all is made.
     fn await_environment(&mut self, ticket: u64, wanted: &PendingRequest, need: Need) -> Option<Need> {
         let Some(own) = self.own_environment(&wanted.want) else { return Some(need) };
-        let detail = self.jobs.details.get(&wanted.job);
+        let detail = self.jobs.details.get(&wanted.claimant.job);
         let of_job = detail.and_then(|detail| detail.told.environment.as_ref());
         if own.preparation.is_empty() && of_job.is_none_or(|of_job| of_job.preparation.is_empty()) {
             return Some(need);
         }
         let environment = merged(of_job, own);
         let Some(detail) = detail.filter(|_| !environment.preparation.is_empty()) else { return Some(need) };
-        let asked = Asked { job: wanted.job, interpreter: &detail.told.interpreter, environment: &environment };
+        let asked =
+            Asked { job: wanted.claimant.job, interpreter: &detail.told.interpreter, environment: &environment };
         let wait = self.pending.environments.wait(asked, (ticket, need), self.clock.now, self.own.numbers());
         self.see_to_environments();
         match wait {

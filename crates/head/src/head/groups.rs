@@ -9,7 +9,7 @@ use crate::queue::PendingKind;
 use crate::workers::Duty;
 use oxiray_ids::{JobId, PlacementGroupId};
 use oxiray_machine::{Key, check_name};
-use oxiray_scheduler::{Group, GroupPlacement, place_group};
+use oxiray_scheduler::{Claimant, Group, GroupPlacement, place_group};
 use oxiray_wire::message::{Failure, FailureCode, GroupAnswer, GroupAwait, GroupCreate, Notice};
 use std::sync::Arc;
 
@@ -99,7 +99,7 @@ impl HeadCore {
         let label = if asked.name.is_empty() { id.hex() } else { asked.name.clone() };
         let queued = self.enqueue(
             PendingKind::Group { id, maker: from },
-            job,
+            Claimant::new(job, asked.priority),
             label.clone(),
             Need::Group(Arc::new(group.clone())),
         );
@@ -115,6 +115,7 @@ impl HeadCore {
                 took: None,
                 maker: from,
                 asked: self.durable.has_journal().then(|| asked.clone()),
+                priority: asked.priority,
             },
         );
         self.notice_never_placed(job, &label, &group);

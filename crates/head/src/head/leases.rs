@@ -7,6 +7,7 @@ use crate::queue::PendingKind;
 use crate::workers::Lease;
 use oxiray_ids::{LeaseNumber, LeaseRequestNumber};
 use oxiray_machine::{Key, cut};
+use oxiray_scheduler::Claimant;
 use oxiray_wire::message::{CancelObject, FailureCode, LeaseRefused, LeaseRequest};
 use oxiray_wire::state::ExitKind;
 
@@ -39,7 +40,7 @@ impl HeadCore {
         let arguments = large(&asked.arguments);
         let (request, fresh, may_repeat) = (asked.request, asked.fresh, asked.may_repeat);
         let want = PendingKind::Lease { client: from, request, environment, fresh, home, arguments, may_repeat };
-        match self.enqueue(want, job, asked.label, need) {
+        match self.enqueue(want, Claimant::new(job, asked.priority), asked.label, need) {
             Ok(ticket) => {
                 let client = self.clients.by_key.get_mut(&from).expect("it was just looked up");
                 client.waiting.insert(asked.request, ticket);

@@ -16,19 +16,20 @@ use oxiray_wire::message::{BundleAsked, Place, PlaceRefused, Placed};
 impl HeadCore {
     /// Has a member place someone who waited (MEMBER-1).
     pub(super) fn order(&mut self, member: Key, ticket: u64, wanted: PendingRequest, share: (Need, Vec<BundlePart>)) {
-        self.tell_job(member, wanted.job);
+        self.tell_job(member, wanted.claimant.job);
         let number = self.members.next_order();
         let (need, parts) = share;
         let Some(demand) = need.demand().cloned() else { return };
         let mut place = Place {
             order: number,
-            job: wanted.job,
+            job: wanted.claimant.job,
             demand: amounts(demand.iter()),
             group: need.group(),
             bundle: parts.first().map_or(BundleNumber(0), |first| first.bundle),
             further: parts.iter().skip(1).map(asked_of).collect(),
             label: wanted.label.clone(),
             outlives_job: self.wanted_outlives_its_job(&wanted.want),
+            priority: wanted.claimant.priority.0,
             ..Place::default()
         };
         match &wanted.want {
@@ -57,7 +58,7 @@ impl HeadCore {
         }
         // Those on other machines make environments themselves.
         if self.members.by_key.get(&member).is_some_and(|member| member.told.listens.is_empty()) {
-            place.command = self.command_of(wanted.job, place.environment.as_ref());
+            place.command = self.command_of(wanted.claimant.job, place.environment.as_ref());
         }
         let booked = match need.group() {
             Some(group) => Booked::Within(group, parts),
@@ -67,7 +68,7 @@ impl HeadCore {
         let node = self.members.book(member, number, booked);
         if let Some(node) = node.filter(|_| is_of_machine) {
             let is_lease = matches!(wanted.want, PendingKind::Lease { .. });
-            let held = Held { job: wanted.job, demands: vec![demand], is_lease };
+            let held = Held { claimant: wanted.claimant, demands: vec![demand], is_lease };
             self.pending.fairness.holds(Holder::Order(number), held, node, self.clock.now);
         }
         self.members.orders.insert(number, Order { member, ticket, wanted, need });
@@ -80,7 +81,7 @@ impl HeadCore {
         let known = self.placed_worker(member, said)?;
         let id = if known.is_none() { self.new_worker_id(said.id)? } else { WorkerId::NIL };
         let Some(order) = self.answered_order(member, said.order)? else { return Ok(()) };
-        let worker = known.unwrap_or_else(|| self.new_worker_on(member, id, said, order.wanted.job));
+        let worker = known.unwrap_or_else(|| self.new_worker_on(member, id, said, order.wanted.claimant.job));
         self.serves_on(worker, said, &order.wanted);
         self.pending.fairness.carried_out(said.order, worker, self.members.node_of(worker), self.clock.now);
         if self.members.drains.contains_key(&member) {
@@ -102,7 +103,7 @@ impl HeadCore {
             }
             PendingKind::Actor(id) if self.still_waits(&wanted, ticket) => self.actor_has(id, worker),
             // It was cancelled, or is gone, while the order was under way.
-            PendingKind::Lease { .. } if !self.jobs.is_ending(wanted.job) => self.return_to_member(worker),
+            PendingKind::Lease { .. } if !self.jobs.is_ending(wanted.claimant.job) => self.return_to_member(worker),
             PendingKind::Lease { .. } | PendingKind::Actor(_) | PendingKind::Group { .. } => self.kill_worker(worker),
         }
         Ok(())
@@ -124,7 +125,7 @@ impl HeadCore {
         let environment = self.environment_wanted(wanted);
         let Some(worker) = self.workers.by_key.get_mut(&key) else { return };
         worker.duty = Duty::Ending;
-        worker.job = wanted.job;
+        worker.job = wanted.claimant.job;
         worker.environment = environment;
         worker.once = said.once;
         worker.home = home;

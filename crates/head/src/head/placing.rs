@@ -34,15 +34,15 @@ impl HeadCore {
         let mut round = Round { budget, ..Round::default() };
         let mut queue = std::mem::take(&mut self.pending.queue);
         let mut shares = std::mem::take(self.pending.fairness.shares());
-        let served = queue.serve(&mut shares, |job, need, ticket| {
+        let served = queue.serve(&mut shares, |claimant, need, ticket| {
             let Need::ResourceRequest(resource_request) = need else {
                 return self.share_of_group(need, *ticket, &mut round);
             };
-            if self.pending.fairness.stands_back(job, self.clock.now) {
+            if self.pending.fairness.stands_back(claimant, self.clock.now) {
                 return None;
             }
             let share = self.share_for(resource_request, *ticket, &mut round)?;
-            self.pending.fairness.is_served(job, resource_request);
+            self.pending.fairness.is_served(claimant, resource_request);
             Some(share)
         });
         *self.pending.fairness.shares() = shares;

@@ -22,7 +22,7 @@ impl HeadCore {
             }
         };
         let depth = from.map_or(0, |client| self.workers.depth_of(client));
-        self.pending.push(depth, ticket, wanted.job, need)
+        self.pending.push(depth, ticket, wanted.claimant, need)
     }
 
     /// Whether nobody took back meanwhile what was ordered.
@@ -61,7 +61,7 @@ impl HeadCore {
 
     /// What somebody who waits is to find around it.
     pub(super) fn environment_wanted(&self, wanted: &PendingRequest) -> Environment {
-        let of_job = self.jobs.details.get(&wanted.job).and_then(|detail| detail.told.environment.as_ref());
+        let of_job = self.jobs.details.get(&wanted.claimant.job).and_then(|detail| detail.told.environment.as_ref());
         merged(of_job, self.own_environment(&wanted.want).unwrap_or(&Environment::default()))
     }
 

@@ -183,7 +183,8 @@ impl HeadCore {
         let description = GroupDescription { id, job, owner, name, namespace: row.namespace, group };
         self.groups.known.restore(description, nodes, row.was_created);
         let maker = self.new_key();
-        let reservation = Reservation { ticket: None, since: self.clock.now, took: None, maker, asked: Some(asked) };
+        let (since, priority) = (self.clock.now, asked.priority);
+        let reservation = Reservation { ticket: None, since, took: None, maker, asked: Some(asked), priority };
         self.groups.reservations.insert(id, reservation);
         self.count_bundles(id);
         Ok(())

@@ -23,6 +23,7 @@ use crate::resumption::{Claim, UNCLAIMED, first_number};
 use crate::workers::{Duty, Lease, Worker};
 use oxiray_ids::{ActorId, BundleNumber, JobId, LeaseNumber, NodeId, PlacementGroupId, WorkerId};
 use oxiray_machine::{BundleKey, GroupMembership, Key, demand};
+use oxiray_scheduler::Claimant;
 use oxiray_wire::message::{
     ActorDied, ActorRestarting, ClientResume, Driver, FailureCode, GroupRelease, JobOver, NodeResume, NodeState,
     Refused, Returning, ValueWanted, WorkerHeld,
@@ -122,7 +123,8 @@ impl HeadCore {
         worker.duty = if told.is_leased { Duty::Leased(UNCLAIMED) } else { Duty::Idle };
         self.workers.starting += usize::from(told.pid == 0);
         if let Some(demand) = demand(&told.holds).filter(|_| worker.home.is_none()) {
-            let held = Held { job, demands: vec![demand], is_lease: told.is_leased };
+            let claimant = Claimant::new(job, told.priority);
+            let held = Held { claimant, demands: vec![demand], is_lease: told.is_leased };
             let node = self.members.node_of_member(member).unwrap_or(self.own.plan().node);
             self.pending.fairness.holds(Holder::Worker(key), held, node, self.clock.now);
             self.pending.fairness.lends_cpu(key, told.lends_cpu);

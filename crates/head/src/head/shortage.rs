@@ -102,7 +102,7 @@ impl HeadCore {
             let due = self.patience_ends(resource_request, wanted.since);
             if due > self.clock.now {
                 next = Some(next.map_or(due, |next| next.min(due)));
-                waiting.entry(wanted.job).or_insert(label);
+                waiting.entry(wanted.claimant.job).or_insert(label);
                 continue;
             }
             let Some(wanted) = self.pending.withdraw(ticket) else { continue };

@@ -30,7 +30,7 @@ impl HeadCore {
         }
         for (ticket, share) in self.serve_queue(STARTING_MAX.saturating_sub(self.workers.starting)) {
             let wanted = self.pending.wanted.remove(&ticket).expect("a ticket in the queue has someone who wants it");
-            let is_over = !self.jobs.details.contains_key(&wanted.job);
+            let is_over = !self.jobs.details.contains_key(&wanted.claimant.job);
             match share {
                 Share::BundlePlacement(room) => self.group_placed(&wanted.want, &room),
                 Share::Prefetches(..) if is_over => self.turn_away(&wanted, JOB_OVER.to_owned()),
@@ -70,7 +70,7 @@ impl HeadCore {
 
     /// Arranges for a look at which leases are to be recalled, where there is a reason for one.
     fn arm_recall(&mut self) {
-        if let Some(at) = self.pending.fairness.next_look(self.pending.queue.jobs(), self.clock.now) {
+        if let Some(at) = self.pending.fairness.next_look(self.pending.queue.claimants(), self.clock.now) {
             self.clock.alarm_at(at, Alarm::Recall);
         }
     }
@@ -130,7 +130,7 @@ impl HeadCore {
         }
         for (wanted, need, count) in due {
             let text = self.why_it_waits(&wanted, &need, count);
-            let Some(detail) = self.jobs.details.get_mut(&wanted.job) else { continue };
+            let Some(detail) = self.jobs.details.get_mut(&wanted.claimant.job) else { continue };
             if detail.is_news(need) {
                 let driver = detail.driver;
                 self.send(driver, Notice { text, ..Notice::default() });
@@ -146,9 +146,11 @@ impl HeadCore {
 /// Who waits for resources of machines.
 fn waiter(waiting: &Waiting<'_, JobId, u64, Need>) -> Option<Waiter<JobId>> {
     match waiting.resource_request {
-        Need::ResourceRequest(resource_request) => {
-            Some(Waiter { job: waiting.job, resource_request: resource_request.clone(), count: waiting.count })
-        }
+        Need::ResourceRequest(resource_request) => Some(Waiter {
+            claimant: waiting.claimant,
+            resource_request: resource_request.clone(),
+            count: waiting.count,
+        }),
         Need::Within { .. } | Need::Group(_) => None,
     }
 }

@@ -21,6 +21,8 @@ pub(crate) struct Reservation {
     pub(crate) maker: Key,
     /// What it asked for, where that is written down.
     pub(crate) asked: Option<GroupCreate>,
+    /// How urgent it is.
+    pub(crate) priority: i32,
 }
 
 /// All placement groups.

@@ -52,6 +52,7 @@ impl NodeCore {
         worker.label = post.label;
         worker.home = post.home;
         worker.memory.caller = post.caller;
+        assign.priority = post.caller.priority;
         worker.environment = environment;
         let id = worker.id;
         assign.worker = id;

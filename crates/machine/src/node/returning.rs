@@ -63,6 +63,7 @@ fn held(number: Key, worker: &super::Worker) -> Option<WorkerHeld> {
         group: worker.home.map(|home| home.group),
         captures: worker.home.is_some_and(|home| home.captures),
         holds: worker.grant.as_ref().map(|grant| amounts(grant.demand().iter())).unwrap_or_default(),
+        priority: worker.memory.caller.priority,
         lends_cpu: worker.grant.as_ref().is_some_and(Grant::cpu_is_lent),
     })
 }

@@ -169,7 +169,11 @@ impl NodeCore {
             outlives_job: order.outlives_job,
             actor: order.actor,
             home,
-            caller: Caller { owner: order.owner.unwrap_or_default(), may_repeat: order.may_repeat },
+            caller: Caller {
+                owner: order.owner.unwrap_or_default(),
+                may_repeat: order.may_repeat,
+                priority: order.priority,
+            },
         };
         let key = self.appoint(post, (grant, surplus), told).expect("orders of a job that is over are refused");
         let worker = &self.workers[&key];

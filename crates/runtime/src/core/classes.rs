@@ -83,7 +83,14 @@ mod tests {
 
     fn class(units: u64) -> Arc<Class> {
         let demand = vec![("CPU".to_owned(), units)];
-        Arc::new(Class { demand, environment: Environment::default(), fresh: false, strategy: None, near: Vec::new() })
+        Arc::new(Class {
+            demand,
+            environment: Environment::default(),
+            fresh: false,
+            strategy: None,
+            near: Vec::new(),
+            priority: 0,
+        })
     }
 
     #[test]

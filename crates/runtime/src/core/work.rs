@@ -145,6 +145,8 @@ pub struct Class {
     pub strategy: Option<Strategy>,
     /// The large objects that its tasks read, and their bytes: each task with others asks for a machine of its own.
     pub near: Vec<(ObjectId, u64)>,
+    /// How urgent they are; the higher one goes first.
+    pub priority: i32,
 }
 
 impl Class {

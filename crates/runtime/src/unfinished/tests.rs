@@ -124,7 +124,14 @@ fn work(retries: i32) -> Work {
 
 fn submit(runtime: &Runtime, retries: i32) -> ObjectId {
     let demand = vec![("CPU".into(), 10_000)];
-    let class = Class { demand, environment: Environment::default(), fresh: false, strategy: None, near: Vec::new() };
+    let class = Class {
+        demand,
+        environment: Environment::default(),
+        fresh: false,
+        strategy: None,
+        near: Vec::new(),
+        priority: 0,
+    };
     runtime.submit(runtime.class(class), work(retries)).object(1)
 }
 

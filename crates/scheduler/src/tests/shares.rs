@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use oxiray_resources::{Demand, Grant, Inventory, Ledger};
+use oxiray_resources::{Demand, Grant, Inventory, Ledger, ResourceName};
 use proptest::prelude::*;
 
 use super::{amounts, demand, ledger, node};
 use crate::{
-    HeldLease, JobShare, NodeView, Otherwise, Place, Priority, Rank, Recall, ResourceRequest, Shares, Standing,
-    Strategy, WaitQueue, Waiter, recalls,
+    Claimant, HeldLease, JobShare, NodeView, Otherwise, Place, Priority, Rank, Recall, ResourceRequest, Shares,
+    Standing, Strategy, WaitQueue, Waiter, recalls,
 };
 
 type Job = u8;
@@ -50,7 +50,7 @@ fn look(
         let demand = demand(text);
         let _held = ledgers[*machine as usize].grant(&demand).unwrap();
         shares.take(*job, &demand);
-        HeldLease { lease: number, job: *job, node: node(*machine), demand }
+        HeldLease { lease: number, claimant: (*job).into(), node: node(*machine), demand }
     };
     let over: Vec<_> = held.iter().enumerate().map(|(number, one)| lease(number, one)).collect();
     let coming: Vec<_> = coming.iter().enumerate().map(|(number, one)| lease(1000 + number, one)).collect();
@@ -60,7 +60,7 @@ fn look(
     let waiters: Vec<Waiter<Job>> = waiting
         .iter()
         .map(|(job, resource_request, count)| Waiter {
-            job: *job,
+            claimant: (*job).into(),
             resource_request: resource_request.clone(),
             count: *count,
         })
@@ -213,7 +213,9 @@ impl Cluster {
             let Ok(grant) = cluster.ledgers[*machine as usize].grant(&demand) else { continue };
             cluster.shares.take(*job, &demand);
             let lease = cluster.held.len();
-            cluster.held.insert(lease, (HeldLease { lease, job: *job, node: node(*machine), demand }, grant));
+            cluster
+                .held
+                .insert(lease, (HeldLease { lease, claimant: (*job).into(), node: node(*machine), demand }, grant));
         }
         cluster
     }
@@ -230,7 +232,7 @@ impl Cluster {
     fn end(&mut self, lease: usize) -> HeldLease<usize, Job> {
         let (lease, grant) = self.held.remove(&lease).expect("a lease is recalled once");
         self.ledgers[usize::from(lease.node != node(0))].release(grant);
-        self.shares.give_back(lease.job, &lease.demand);
+        self.shares.give_back(lease.claimant.job, &lease.demand);
         lease
     }
 }
@@ -248,7 +250,7 @@ proptest! {
     ) {
         let mut cluster = Cluster::new(&held);
         let waiter = |(job, asked, count): &(Job, usize, usize)| {
-            Waiter { job: *job, resource_request: demand(ASKED[*asked]).into(), count: *count }
+            Waiter { claimant: (*job).into(), resource_request: demand(ASKED[*asked]).into(), count: *count }
         };
         let waiters: Vec<Waiter<Job>> = waiting.iter().map(waiter).collect();
         let over: Vec<_> = cluster.held.values().map(|(lease, _)| lease.clone()).collect();
@@ -260,16 +262,16 @@ proptest! {
         let alone = waiters.len() == 1 && waiters[0].count == 1;
         prop_assert!(!alone || is_full || found.is_empty(), "RECALL-1");
         for (index, Recall { waiter, leases }) in found.iter().enumerate() {
-            let Waiter { job, resource_request, .. } = &waiters[*waiter];
+            let Waiter { claimant: Claimant { job, .. }, resource_request, .. } = &waiters[*waiter];
             let spared = *spared.get(leases);
             for lease in leases.iter().copied().filter(|lease| *lease != spared) {
                 let gains = cluster.shares.share(*job, std::iter::once(&resource_request.demand));
                 let lease = cluster.end(lease);
-                cluster.shares.take(lease.job, &lease.demand);
-                let loses = cluster.shares.share(lease.job, std::iter::once(&resource_request.demand));
+                cluster.shares.take(lease.claimant.job, &lease.demand);
+                let loses = cluster.shares.share(lease.claimant.job, std::iter::once(&resource_request.demand));
                 // Who is given what is free, or what was recalled before, has more by then: it is not counted here.
-                prop_assert!((gains < loses || !is_full || index > 0) && lease.job != *job, "RECALL-3");
-                cluster.shares.give_back(lease.job, &lease.demand);
+                prop_assert!((gains < loses || !is_full || index > 0) && lease.claimant.job != *job, "RECALL-3");
+                cluster.shares.give_back(lease.claimant.job, &lease.demand);
             }
             let is_needed = has_shares || !cluster.has_room(resource_request);
             prop_assert!(index > 0 || !is_full || is_needed, "RECALL-2: without any of them there is no room");
@@ -290,13 +292,42 @@ proptest! {
         let over: Vec<_> = cluster.held.values().map(|(lease, _)| lease.clone()).collect();
         let would_do = |lease: &HeldLease<usize, Job>| {
             let covers = resource_request.demand.iter().all(|(name, asked)| lease.demand.get(name.as_str()) >= asked);
-            covers && lease.job != job && share(job) < share(lease.job)
+            covers && lease.claimant.job != job && share(job) < share(lease.claimant.job)
         };
-        let waiters = [Waiter { job, resource_request: resource_request.clone(), count: 1 }];
+        let waiters = [Waiter { claimant: job.into(), resource_request: resource_request.clone(), count: 1 }];
         let found = recalls(&cluster.shares, &waiters, &cluster.views(), &[], over.clone(), 64);
         if over.iter().any(would_do) && !cluster.has_room(&resource_request) {
             prop_assert_eq!(found.len(), 1, "nobody waits in vain");
             prop_assert_eq!(found[0].leases.len(), 1, "RECALL-2: one would do");
         }
     }
+}
+
+#[test]
+fn a_lease_of_a_lower_priority_is_recalled_also_from_ones_own_job_and_never_of_a_higher() {
+    let of = |job: Job, priority: i32| Claimant { job, priority: Priority(priority) };
+    let mut ledger = Ledger::new(Inventory::new([(ResourceName::CPU, 2.0)]).unwrap());
+    let one = demand("CPU 1");
+    let mut shares = Shares::default();
+    shares.add_machine(ledger.inventory());
+    let held: Vec<HeldLease<usize, Job>> = [of(1, 0), of(1, 5)]
+        .into_iter()
+        .enumerate()
+        .map(|(lease, claimant)| {
+            let _held = ledger.grant(&one).unwrap();
+            shares.take(claimant.job, &one);
+            HeldLease { lease, claimant, node: node(1), demand: one.clone() }
+        })
+        .collect();
+    let views = BTreeMap::from([(node(1), NodeView::new(node(1), &ledger, BTreeMap::new()))]);
+    let recalled = |claimant| -> Vec<usize> {
+        let waiters = [Waiter { claimant, resource_request: one.clone().into(), count: 1 }];
+        let found = recalls(&shares, &waiters, &views, &[], held.clone(), 8);
+        found.into_iter().flat_map(|recall| recall.leases).collect()
+    };
+    assert_eq!(recalled(of(1, 3)), [0], "of its own job");
+    assert_eq!(recalled(of(2, -1)), [0; 0], "another job that holds nothing, and is less urgent");
+    assert_eq!(recalled(of(2, 0)), [0], "another job that is as urgent, and holds nothing");
+    assert_eq!(recalled(of(2, 9)), [0], "the least urgent goes first");
+    assert_eq!(recalled(of(1, 0)), [0; 0], "as urgent, of the same job");
 }

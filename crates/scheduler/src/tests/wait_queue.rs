@@ -6,7 +6,7 @@ use oxiray_resources::{Demand, Grant};
 use proptest::prelude::*;
 
 use super::{demand, ledger};
-use crate::{PushError, Shares, WaitQueue};
+use crate::{Claimant, Priority, PushError, Shares, WaitQueue};
 
 /// The only job of most tests.
 const JOB: u8 = 1;
@@ -181,4 +181,25 @@ fn what_comes_from_deeper_goes_first_and_among_equals_the_older() {
     assert!(queue.cancel(&4));
     assert_eq!(tickets(queue.serve(&mut Shares::default(), |_, _, _| Some(()))), [6, 7, 2, 5, 8, 1, 3]);
     assert!(queue.is_empty() && queue.waiting().next().is_none());
+}
+
+#[test]
+fn the_more_urgent_goes_first_and_holds_up_nobody() {
+    let mut queue: WaitQueue<u8, u64, Demand> = WaitQueue::new();
+    let of = |priority: i32| Claimant { job: JOB, priority: Priority(priority) };
+    for (ticket, priority, asked) in
+        [(1, 0, "CPU 1"), (2, -5, "CPU 1"), (3, 7, "CPU 1"), (4, 9, "GPU 1"), (5, 7, "CPU 1")]
+    {
+        queue.push(of(priority), ticket, demand(asked)).unwrap();
+    }
+    assert_eq!(queue.claimants().count(), 4);
+    let mut left = 4;
+    let served = queue.serve(&mut Shares::default(), |claimant, asked, _| {
+        let fits = !asked.get("CPU").is_zero() && left > 0;
+        left -= usize::from(fits);
+        fits.then_some(claimant.priority.0)
+    });
+    assert_eq!(served, [(3, 7), (5, 7), (1, 0), (2, -5)]);
+    let waits: Vec<(u64, u64)> = queue.waiting().map(|waiting| (*waiting.oldest, waiting.overtaken)).collect();
+    assert_eq!(waits, [(4, 4)]);
 }

@@ -84,6 +84,9 @@ pub struct ActorCreate {
     /// Whether this was said to a head that is gone, which may have taken note of it.
     #[field(30)]
     pub is_again: bool,
+    /// How urgent it is that it is made, and what it calls; the higher one goes first.
+    #[field(31)]
+    pub priority: i32,
 }
 
 /// A part of an actor whose calls queue for themselves.

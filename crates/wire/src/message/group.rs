@@ -34,6 +34,9 @@ pub struct GroupCreate {
     /// Whether the answer is that it is created, not that it is taken on.
     #[field(8)]
     pub tells_when_created: bool,
+    /// How urgent it is; the higher one goes first.
+    #[field(9)]
+    pub priority: i32,
 }
 
 spelled! {

@@ -31,6 +31,9 @@ pub struct LeaseRequest {
     /// Whether its tasks may be run again.
     #[field(33)]
     pub may_repeat: bool,
+    /// How urgent they are; the higher one goes first.
+    #[field(34)]
+    pub priority: i32,
 }
 
 /// A large object that a task reads.

@@ -248,6 +248,9 @@ pub struct Place {
     /// Other bundles of its group that give a part of it, each once, and how much each.
     #[field(35)]
     pub further: Vec<BundleAsked>,
+    /// How urgent what runs on it is, and so what that calls.
+    #[field(36)]
+    pub priority: i32,
 }
 
 /// head → member on its machine: an environment that tasks of the job will need is made, and their template may start.

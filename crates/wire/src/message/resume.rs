@@ -122,6 +122,9 @@ pub struct WorkerHeld {
     /// Whether it lends its processors while it waits for what it called.
     #[field(14)]
     pub lends_cpu: bool,
+    /// How urgent what it runs is.
+    #[field(15)]
+    pub priority: i32,
 }
 
 /// What a driver says in its [`Hello`](super::Hello) that was let in before, by a head that is gone.

@@ -46,6 +46,9 @@ pub struct Assign {
     /// The device nodes that it is kept from, where the kernel keeps it.
     #[field(12)]
     pub fence: Option<Fence>,
+    /// How urgent what it runs is, and so what that calls, unless something else is said of it.
+    #[field(13)]
+    pub priority: i32,
 }
 
 /// Device nodes that a worker is kept from.

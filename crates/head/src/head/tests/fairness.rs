@@ -221,3 +221,24 @@ fn leases_on_members_are_recalled_as_those_here() {
     pair.head.settle();
     assert_eq!(pair.head.core.as_head().pending.fairness.holders().len(), 0, "FAIR-1");
 }
+
+#[test]
+fn the_more_urgent_of_one_job_has_a_lease_back_after_its_term_and_goes_first() {
+    let (mut world, driver, leases) = busy(1);
+    world.say(driver, LeaseRequest { priority: 5, ..request(7, &[CPU]) });
+    world.say(driver, LeaseRequest { priority: -5, ..request(8, &[CPU]) });
+    world.pass(ms(490));
+    assert!(recalled(&world, driver).is_empty(), "FAIR-2: its term is not over");
+    world.pass(ms(20));
+    assert_eq!(recalled(&world, driver), leases, "for its own job");
+    give_back(&mut world, driver, leases[0]);
+    let (lease, _) = world.granted(driver, 7);
+    world.pass(LONG);
+    assert_eq!(recalled(&world, driver), leases, "those that wait are less urgent");
+    give_back(&mut world, driver, lease);
+    let (lease, worker) = world.granted(driver, 1);
+    assert_eq!(world.assignment(worker).priority, 0);
+    give_back(&mut world, driver, lease);
+    let (_, worker) = world.granted(driver, 8);
+    assert_eq!(world.assignment(worker).priority, -5, "what it calls is as urgent");
+}

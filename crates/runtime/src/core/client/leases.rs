@@ -31,6 +31,7 @@ impl<I: Io> Client<I> {
             may_repeat,
             strategy: queue.class.strategy.clone(),
             arguments: queue.class.large_arguments(),
+            priority: queue.class.priority,
         };
         self.io.send_now(DAEMON, &message);
     }

@@ -19,6 +19,7 @@ fn task_spec(retries: i32, payload: usize, held: Vec<ObjectId>, sources: Vec<Tas
         fresh: false,
         strategy: None,
         near: Vec::new(),
+        priority: 0,
     }));
     TaskSpec { work, class, attempt: 0, held, sources, held_bytes: 0, items: 0 }
 }
