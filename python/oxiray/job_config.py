@@ -25,6 +25,7 @@ class JobConfig:
         default_actor_lifetime: str = "non_detached",
         _disable_job_level_lineage_reconstruction: bool = False,
         _py_driver_sys_path: list[str] | None = None,
+        *,
         priority: int | None = None,
     ) -> None:
         if jvm_options:

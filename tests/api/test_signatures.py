@@ -57,6 +57,7 @@ DIFFERENT = {
     "ray.init": "its keywords are those of init_options, compared below",
     "ray.put": "what Ray hides is taken among the keywords",
     "ray.method": "takes no positional arguments, and Ray's take none either",
+    "ray.job_config.JobConfig": "priority is an argument of our own",
     "ray.runtime_context.RuntimeContext": "nobody but the runtime makes one",
     "ray.runtime_env.RuntimeEnv": "takes any field, as plugins of Ray do",
     "ray.shutdown": "_exiting_interpreter is for the runtime itself",
