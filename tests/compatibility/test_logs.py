@@ -93,7 +93,8 @@ pattern = os.path.join(ray._private.worker.global_worker.node.get_logs_dir_path(
 deadline = time.monotonic() + 20
 while not (files := glob.glob(pattern)) or 'spoken' not in open(files[0]).read():
     assert time.monotonic() < deadline
-print('found', len(files))
+# One write each: what workers print comes in between otherwise.
+sys.stdout.write(f'found {len(files)}\n')
 
 @ray.remote(max_retries=0)
 def crash():
@@ -102,9 +103,9 @@ def crash():
 try:
     ray.get(crash.remote())
 except ray.exceptions.WorkerCrashedError:
-    print('crashed')
+    sys.stdout.write('crashed\n')
 time.sleep(2)
-print('pid', pid)
+sys.stdout.write(f'pid {pid}\n')
 """,
     "logging_format='<%(levelname)s> %(message)s'",
 )
