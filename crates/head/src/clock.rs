@@ -26,6 +26,7 @@ pub(crate) enum Alarm {
     Changes,
     Recall,
     Deadlocks,
+    KeptRoom,
 }
 
 /// What time it is, and what is due when.

@@ -211,6 +211,12 @@ impl Fairness {
         Some((counted.node, held.without(&cpus)))
     }
 
+    /// What each lease on a node holds, processors that are lent excepted.
+    pub(crate) fn leased_on(&self, node: NodeId) -> Vec<Demand> {
+        let leases = self.holders.values().filter(|counted| counted.node == node && counted.held.is_lease);
+        leases.flat_map(Counted::demands).collect()
+    }
+
     /// Who holds something.
     pub(crate) fn holders(&self) -> impl ExactSizeIterator<Item = Holder> {
         self.holders.keys().copied()

@@ -44,6 +44,7 @@ mod growth;
 mod holdings;
 mod journal;
 mod key_value;
+mod large;
 mod leases;
 mod locations;
 mod members;

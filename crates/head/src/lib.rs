@@ -15,7 +15,7 @@
 //! |---|---|
 //! | `members`, `clients`, `workers` | who is there: machines, processes that are connected, processes that serve somebody |
 //! | `jobs`, `actors`, `placement_groups`, `objects`, `submissions`, `key_value` | what there is in the cluster |
-//! | `queue`, `fairness` | who waits, and what each job holds |
+//! | `queue`, `fairness`, `large` | who waits, what each job holds, and for whom room is kept |
 //! | `growth` | which machines the autoscaler may bring and takes away |
 //! | `journal`, `outbox`, `resumption` | what outlives a head, and who is to come back to it |
 //! | `census`, `following`, `changes`, `metrics`, `ends`, `figures` | what people and programs ask, and what is remembered for them |
@@ -44,6 +44,7 @@ mod head;
 mod jobs;
 mod journal;
 mod key_value;
+mod large;
 mod members;
 mod metrics;
 mod metrics_text;

@@ -6,6 +6,7 @@ mod prefetches;
 use crate::deadlocks::Deadlocks;
 use crate::demands::Need;
 use crate::fairness::Fairness;
+use crate::large::LargeRequests;
 use oxiray_ids::{ActorId, JobId, LeaseRequestNumber, ObjectId, PlacementGroupId};
 use oxiray_machine::environments::Environments;
 use oxiray_machine::{GroupMembership, Key};
@@ -74,6 +75,7 @@ pub(crate) struct Pending {
     pub(crate) ahead: Prefetches,
     pub(crate) shortages: Shortages,
     pub(crate) fairness: Fairness,
+    pub(crate) large: LargeRequests,
     pub(crate) deadlocks: Deadlocks,
     /// Something came or changed by which somebody may be served.
     pub(crate) is_due: bool,
@@ -99,6 +101,7 @@ impl Pending {
 
     /// Takes back what somebody waits for, wherever it waits (ENVIRONMENT-2).
     pub(crate) fn withdraw(&mut self, ticket: u64) -> Option<PendingRequest> {
+        self.large.waits_no_more(ticket);
         if !self.queue.cancel(&ticket) {
             self.environments.withdraw(ticket);
             self.ahead.withdraw(ticket);

@@ -164,6 +164,12 @@ impl Fleet {
         self.machines.iter().flatten().map(Machine::view).collect()
     }
 
+    /// A machine as it stands.
+    pub fn view_of(&self, node: NodeId) -> Option<NodeView> {
+        let slot = self.slots.get(&node)?;
+        self.machines[*slot as usize].as_ref().map(Machine::view)
+    }
+
     /// The machine for `resource_request`. The next to ask for the same sees it unchanged until [`Fleet::take`].
     pub fn find(&mut self, resource_request: &ResourceRequest, near: &Near<'_>) -> Found {
         if !self.plans.contains_key(resource_request) {

@@ -200,7 +200,7 @@ impl<L: Copy + Eq, J: Copy + Ord> Look<'_, L, J> {
     /// The leases by whose recall there is room for one more; none at all where there will be (RECALL-1).
     fn make_room(&mut self, waiter: &Waiter<J>) -> Option<Vec<L>> {
         let demand = &waiter.resource_request.demand;
-        let allowed = self.rooms.iter().filter(|(_, room)| waiter.resource_request.allows(room.view));
+        let allowed = self.rooms.iter().filter(|(_, room)| waiter.resource_request.may_be_met_on(room.view));
         let allowed: Vec<NodeId> = allowed.map(|(node, _)| *node).collect();
         let ready = allowed.iter().find(|node| self.rooms[*node].has_room(demand)).copied();
         let (node, recalled) = match ready {

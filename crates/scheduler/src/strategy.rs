@@ -34,7 +34,7 @@ impl ResourceRequest {
 
     /// Whether it may be met on the machine, now or once that is empty. A request for one machine is not looked at elsewhere
     /// while that one could meet it.
-    pub(crate) fn allows(&self, view: &NodeView) -> bool {
+    pub fn may_be_met_on(&self, view: &NodeView) -> bool {
         let is_allowed = self.place.as_deref().is_none_or(|place| place.allows(view));
         is_allowed && view.inventory.could_ever(&self.demand).is_ok()
     }

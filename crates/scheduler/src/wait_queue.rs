@@ -13,10 +13,9 @@
 //!
 //! # What is not promised
 //! An entry that asks for much can be overtaken any number of times by younger ones that fit into
-//! what it cannot use. Keeping room for it would bound that, but could stop a program for good: a
-//! task that holds half a device and waits for its child would never give it back where the child
-//! may not overtake whoever waits for the whole device. [`Waiting::overtaken`] counts, so that the
-//! person who waits can be told.
+//! what it cannot use. Who keeps room for it bounds that, and must not keep it from what comes from
+//! deeper: a task that holds half a device and waits for its child would never give it back where
+//! the child may not overtake whoever waits for the whole device. [`Waiting::overtaken`] counts.
 //!
 //! # Cost
 //! With `c` classes and `n` entries: push, cancel and each served entry O(log n), and a round that
@@ -72,6 +71,8 @@ pub struct Waiting<'a, J, T, W> {
     pub claimant: Claimant<J>,
     /// What each of them asks for.
     pub resource_request: &'a W,
+    /// From how deep the oldest comes.
+    pub depth: u32,
     /// How many there are.
     pub count: usize,
     /// The one that came first.
@@ -247,7 +248,8 @@ impl<J: Copy + Ord + Hash, T: Clone + Eq + Hash, W: Clone + Eq + Hash + Asks> Wa
             let class = self.class(index);
             let Class { claimant, resource_request, overtaken, .. } = class;
             let oldest = &class.entries[&number];
-            Waiting { claimant: *claimant, resource_request, count: class.entries.len(), oldest, overtaken: *overtaken }
+            let depth = DEPTH_MAX - (number >> NUMBER_BITS) as u32;
+            Waiting { claimant: *claimant, resource_request, depth, count: class.entries.len(), oldest, overtaken: *overtaken }
         })
     }
 

@@ -196,12 +196,14 @@ impl HeadCore {
             Need::Group(group) => self.judged(group_verdicts(&self.members.all_views(), group)),
             Need::Within { group, bundle, .. } => self.bundles_judged(*group, *bundle),
         };
+        let kept = need.demand().and_then(|demand| self.kept_room_in_words(ticket, demand));
+        let kept = kept.map_or_else(String::new, |kept| format!("; {kept}"));
         Explanation {
             waits: true,
             waited_s: Some(waited),
             nodes,
             never: Some(self.growth.never_brought(&self.members.all_views(), need)),
-            ..settled(kind, id, &wanted.label, state, &self.why_it_waits(wanted, need, count))
+            ..settled(kind, id, &wanted.label, state, &format!("{}{kept}", self.why_it_waits(wanted, need, count)))
         }
     }
 

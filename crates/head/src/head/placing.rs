@@ -3,9 +3,9 @@
 use super::HeadCore;
 use super::bundle_placement::BundlePlacement;
 use crate::demands::Need;
-use oxiray_ids::{NodeId, ObjectId};
+use oxiray_ids::{JobId, NodeId, ObjectId};
 use oxiray_machine::Key;
-use oxiray_scheduler::{BundlePart, Found, Near, ResourceRequest};
+use oxiray_scheduler::{BundlePart, Claimant, Found, Near, ResourceRequest};
 use std::collections::BTreeSet;
 
 /// What someone who waited is given.
@@ -41,8 +41,9 @@ impl HeadCore {
             if self.pending.fairness.stands_back(claimant, self.clock.now) {
                 return None;
             }
-            let share = self.share_for(resource_request, *ticket, &mut round)?;
+            let share = self.share_for(resource_request, claimant, *ticket, &mut round)?;
             self.pending.fairness.is_served(claimant, resource_request);
+            self.pending.large.waits_no_more(*ticket);
             Some(share)
         });
         *self.pending.fairness.shares() = shares;
@@ -63,11 +64,27 @@ impl HeadCore {
         Some(Share::On(member, need.clone(), parts))
     }
 
-    fn share_for(&mut self, resource_request: &ResourceRequest, ticket: u64, round: &mut Round) -> Option<Share> {
+    fn share_for(
+        &mut self,
+        resource_request: &ResourceRequest,
+        claimant: Claimant<JobId>,
+        ticket: u64,
+        round: &mut Round,
+    ) -> Option<Share> {
         round.budget = round.budget.checked_sub(1)?;
         let arguments = self.bytes_by_node(&self.reads_of(ticket));
         let near = Near { home: Some(self.home_of(ticket)), arguments: &arguments };
-        match self.members.fleet.find(resource_request, &near) {
+        let mut found = self.members.fleet.find(resource_request, &near);
+        if let Found::On(node) = found
+            && self.is_kept_room(node, &resource_request.demand)
+            && !self.may_take_kept_room(claimant, ticket)
+        {
+            if !self.hide_kept_room() {
+                return None;
+            }
+            found = self.members.fleet.find(resource_request, &near);
+        }
+        match found {
             Found::On(node) => {
                 let to_bring = self.to_bring(ticket, node);
                 if !to_bring.is_empty() {

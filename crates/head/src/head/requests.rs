@@ -13,7 +13,12 @@ use oxiray_wire::message::{Environment, Failure};
 impl HeadCore {
     /// Has somebody wait for what they need.
     pub(super) fn push(&mut self, ticket: u64, wanted: &PendingRequest, need: Need) -> Result<(), PushError> {
-        let from = match &wanted.want {
+        self.pending.push(self.depth_behind(&wanted.want), ticket, wanted.claimant, need)
+    }
+
+    /// How many leases away from a driver or an actor the one is who asked.
+    pub(super) fn depth_behind(&self, want: &PendingKind) -> u32 {
+        let from = match want {
             PendingKind::Lease { client, .. } => Some(*client),
             PendingKind::Group { maker, .. } => Some(*maker),
             PendingKind::Actor(id) => {
@@ -21,8 +26,7 @@ impl HeadCore {
                 maker.and_then(|maker| self.clients.key_of(maker))
             }
         };
-        let depth = from.map_or(0, |client| self.workers.depth_of(client));
-        self.pending.push(depth, ticket, wanted.claimant, need)
+        from.map_or(0, |client| self.workers.depth_of(client))
     }
 
     /// Whether nobody took back meanwhile what was ordered.

@@ -28,6 +28,7 @@ impl HeadCore {
         if !std::mem::take(&mut self.pending.is_due) || self.pending.queue.is_empty() {
             return false;
         }
+        let kept_on = self.pending.large.kept().map(|kept| kept.node);
         for (ticket, share) in self.serve_queue(STARTING_MAX.saturating_sub(self.workers.starting)) {
             let wanted = self.pending.wanted.remove(&ticket).expect("a ticket in the queue has someone who wants it");
             let is_over = !self.jobs.details.contains_key(&wanted.claimant.job);
@@ -42,6 +43,7 @@ impl HeadCore {
                 Share::On(member, need, parts) => self.order(member, ticket, wanted, (need, parts)),
             }
         }
+        self.show_kept_room(kept_on);
         true
     }
 
@@ -66,6 +68,7 @@ impl HeadCore {
         }
         self.arm_recall();
         self.arm_deadlocks();
+        self.keep_room();
     }
 
     /// Arranges for a look at which leases are to be recalled, where there is a reason for one.

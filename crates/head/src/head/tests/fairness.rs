@@ -4,6 +4,7 @@ use super::groups::{answers, group, lease};
 use super::members::Pair;
 use super::*;
 use oxiray_wire::message::GroupCreate;
+use std::collections::VecDeque;
 
 /// Longer than a lease with devices is left alone.
 const LONG: Duration = Duration::from_secs(60);
@@ -241,4 +242,110 @@ fn the_more_urgent_of_one_job_has_a_lease_back_after_its_term_and_goes_first() {
     give_back(&mut world, driver, lease);
     let (_, worker) = world.granted(driver, 8);
     assert_eq!(world.assignment(worker).priority, -5, "what it calls is as urgent");
+}
+
+/// The requests of this number and above are the large ones.
+const LARGE: u64 = 900;
+
+/// A job whose tasks with a processor each come one after the other, on processors of which none is free meanwhile.
+struct Stream {
+    world: World,
+    driver: Key,
+    /// The request and the lease of each that runs, the oldest first.
+    runs: VecDeque<(u64, LeaseNumber)>,
+    asked: u64,
+}
+
+impl Stream {
+    fn new(cpus: u32) -> Self {
+        let mut world = World::new(cpus, 0);
+        let driver = world.driver();
+        let mut stream = Self { world, driver, runs: VecDeque::new(), asked: 0 };
+        (0..cpus).for_each(|_| stream.ask());
+        stream
+    }
+
+    fn ask(&mut self) {
+        self.asked += 1;
+        self.world.say(self.driver, request(self.asked, &[CPU]));
+        self.hear();
+    }
+
+    fn hear(&mut self) {
+        self.world.pass(ms(20));
+        let last = self.runs.back().map_or(0, |(request, _)| *request);
+        let granted = self.world.grants_of(self.driver).into_iter();
+        let new = granted.filter(|(request, ..)| (last + 1..LARGE).contains(request));
+        self.runs.extend(new.map(|(request, lease, _)| (request, lease)).collect::<Vec<_>>());
+    }
+
+    /// The oldest that runs is done. Returns whether there was one.
+    fn end_one(&mut self) -> bool {
+        let Some((request, lease)) = self.runs.pop_front() else { return false };
+        give_back(&mut self.world, self.driver, lease);
+        if self.runs.is_empty() {
+            // What was granted before is not found again.
+            self.runs.push_back((request, lease));
+            self.hear();
+            self.runs.pop_front();
+        } else {
+            self.hear();
+        }
+        true
+    }
+
+    /// Small ones overtake whoever waits, so many times, as long as so many of them run at once.
+    fn overtake(&mut self, times: usize, at_once: usize) {
+        for _ in 0..times {
+            self.ask();
+            if self.runs.len() < at_once {
+                break;
+            }
+            self.end_one();
+        }
+    }
+
+    fn is_granted(&self, request: u64) -> bool {
+        self.world.grants_of(self.driver).iter().any(|(granted, ..)| *granted == request)
+    }
+}
+
+#[test]
+fn room_is_kept_for_a_large_request_that_is_overtaken_again_and_again() {
+    let mut stream = Stream::new(4);
+    stream.world.say(stream.driver, request(LARGE, &[("CPU", 40_000)]));
+    stream.overtake(60, 4);
+    assert!(stream.runs.len() == 4 && !stream.is_granted(LARGE), "each that is done makes room for the next");
+    stream.overtake(100, 4);
+    assert!(stream.runs.len() == 3 && !stream.is_granted(LARGE), "what becomes free is kept");
+    let worker = stream.world.granted(stream.driver, stream.runs[0].0).1;
+    stream.world.say(worker, request(1, &[CPU]));
+    let (lease, _) = stream.world.granted(worker, 1);
+    stream.end_one();
+    assert!(stream.runs.len() == 2, "LARGE-3: but not from what running tasks call");
+    give_back(&mut stream.world, worker, lease);
+    while !stream.is_granted(LARGE) {
+        assert!(stream.end_one(), "all four are free at once");
+    }
+    let (lease, _) = stream.world.granted(stream.driver, LARGE);
+    give_back(&mut stream.world, stream.driver, lease);
+    stream.runs.clear();
+    stream.hear();
+    assert!(stream.is_granted(stream.asked), "whoever waited goes on");
+}
+
+#[test]
+fn room_is_not_kept_for_ever_nor_where_actors_hold_it() {
+    let mut stream = Stream::new(4);
+    stream.end_one();
+    stream.world.say(stream.driver, ActorCreate { detached: true, ..actor(1, &[CPU], &[CPU]) });
+    stream.world.say(stream.driver, request(LARGE, &[("CPU", 40_000)]));
+    stream.overtake(160, 3);
+    assert_eq!(stream.runs.len(), 3, "LARGE-2: nothing is kept, since the fourth is an actor's");
+    stream.world.say(stream.driver, request(LARGE + 1, &[("CPU", 30_000)]));
+    stream.overtake(160, 3);
+    assert!(stream.runs.len() == 2 && !stream.is_granted(LARGE + 1), "room is kept for three");
+    stream.world.pass(Duration::from_secs(61));
+    stream.hear();
+    assert_eq!(stream.runs.len(), 3, "LARGE-1: and no longer than that, while those that run do not end");
 }
