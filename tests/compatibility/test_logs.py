@@ -94,7 +94,7 @@ deadline = time.monotonic() + 20
 while not (files := glob.glob(pattern)) or 'spoken' not in open(files[0]).read():
     assert time.monotonic() < deadline
 # One write each: what workers print comes in between otherwise.
-sys.stdout.write(f'found {len(files)}\n')
+sys.stdout.write(f'found {len(files)}\\n')
 
 @ray.remote(max_retries=0)
 def crash():
@@ -103,9 +103,9 @@ def crash():
 try:
     ray.get(crash.remote())
 except ray.exceptions.WorkerCrashedError:
-    sys.stdout.write('crashed\n')
+    sys.stdout.write('crashed\\n')
 time.sleep(2)
-sys.stdout.write(f'pid {pid}\n')
+sys.stdout.write(f'pid {pid}\\n')
 """,
     "logging_format='<%(levelname)s> %(message)s'",
 )

@@ -249,7 +249,14 @@ impl<J: Copy + Ord + Hash, T: Clone + Eq + Hash, W: Clone + Eq + Hash + Asks> Wa
             let Class { claimant, resource_request, overtaken, .. } = class;
             let oldest = &class.entries[&number];
             let depth = DEPTH_MAX - (number >> NUMBER_BITS) as u32;
-            Waiting { claimant: *claimant, resource_request, depth, count: class.entries.len(), oldest, overtaken: *overtaken }
+            Waiting {
+                claimant: *claimant,
+                resource_request,
+                depth,
+                count: class.entries.len(),
+                oldest,
+                overtaken: *overtaken,
+            }
         })
     }
 

@@ -84,11 +84,14 @@ impl HeadCore {
         let names: Vec<&str> = kept.resources.iter().map(ResourceName::as_str).collect();
         let (names, node) = (names.join(" and "), kept.node.hex());
         if kept.ticket == ticket {
-            return Some(format!("it was overtaken often, and the {names} that become free on node {node} are kept for it"));
+            return Some(format!(
+                "it was overtaken often, and the {names} that become free on node {node} are kept for it"
+            ));
         }
         let for_whom = self.pending.wanted.get(&kept.ticket)?;
         let label = &for_whom.label;
-        kept.is_taken_by(demand).then(|| format!("the {names} of node {node} are kept for `{label}`, which was overtaken often"))
+        kept.is_taken_by(demand)
+            .then(|| format!("the {names} of node {node} are kept for `{label}`, which was overtaken often"))
     }
 }
 
@@ -96,4 +99,3 @@ impl HeadCore {
 fn without_free(devices: &FreeDevices) -> FreeDevices {
     devices.iter().map(|room| room.map(|room| Room { free: Capacity::default(), ..room })).collect()
 }
-
