@@ -92,6 +92,21 @@ def test_one_that_has_no_room_holds_up_nobody_who_is_less_urgent() -> None:
     ray.get(waits, timeout=60)
 
 
+def test_a_large_request_is_not_overtaken_for_ever() -> None:
+    ray.shutdown()
+    ray.init(num_cpus=4, num_gpus=4)
+    # Each has a process of its own, and so waits for its turn.
+    small, large = (work.options(num_cpus=0, num_gpus=count) for count in (1, 4))
+    running = [small.remote(0.01) for _ in range(8)]
+    waits = large.remote(0.0)
+    end = time.monotonic() + 90
+    while not ray.wait([waits], timeout=0)[0]:
+        assert time.monotonic() < end, "it is overtaken"
+        _, running = ray.wait(running, num_returns=1)
+        running.append(small.remote(0.01))
+    ray.get(waits)
+
+
 def test_what_is_called_is_as_urgent_as_its_caller_unless_it_says_otherwise() -> None:
     assert ray.get_runtime_context().get_priority() == 0
     assert ray.get(parent.remote(None)) == (0, 0)

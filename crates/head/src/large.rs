@@ -171,7 +171,7 @@ mod tests {
         assert!(large.is_due(now + LOOK_PERIOD));
         let place = (NodeId::NIL, vec![ResourceName::GPU]);
         let until = large.keep((7, demand(1, 4).into()), Priority(0), place.clone(), now);
-        assert!(!large.is_due(until - LOOK_PERIOD) && !large.expires(until - LOOK_PERIOD));
+        assert!(!large.is_due(now + LOOK_PERIOD) && !large.expires(now + LOOK_PERIOD));
         let kept = large.kept().expect("it was just kept");
         assert!(kept.is_taken_by(&demand(1, 1)) && !kept.is_taken_by(&demand(1, 0)));
         assert!(large.expires(until) && !large.is_due(until) && large.is_due(until + KEPT_LIMIT));
