@@ -16,6 +16,7 @@
 //! | `proxied_clients`, `resume`, `clients`, `members` | who comes, comes back, and is gone: drivers, and machines with all they had |
 //! | `waiting`, `placing`, `orders` | whoever waits is served, on some machine, which is ordered to have a worker |
 //! | `explain` | why somebody waits |
+//! | `large` | room that is kept for a request which smaller ones overtake |
 //! | `deadlocks` | who waits for what others hold that wait |
 //! | `exits`, `resumption_end` | workers and drivers that are gone, and who comes back no more |
 //! | `drain`, `locations`, `prefetch`, `searches` | machines that are emptied, and where objects lie, travel and are looked for |

@@ -119,3 +119,20 @@ impl Busy {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_people_write_them() {
+        let read = [("8GiB", 8 << 30), (" 8 g ", 8 << 30), ("1.5GB", 1_500_000_000), ("12", 12), ("12B", 12)];
+        for (text, bytes) in read.into_iter().chain([("3 MiB", 3 << 20), ("7kb", 7_000), ("0.5t", 1 << 39)]) {
+            assert_eq!(size_from_text(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "GiB", "-1", "8GiBs", "8x", "1.5", "1e20", "NaN", "999999999t"] {
+            assert!(size_from_text(text).is_err(), "{text}");
+        }
+        assert_eq!([size_in_words(1 << 20), size_in_words(3 << 29)], ["1 MiB", "1.50 GiB"]);
+    }
+}

@@ -38,9 +38,11 @@ impl NodeCore {
         self.devices.memory.keep(&holders);
         for (key, pid, slot, asked) in held {
             let of_device = found.iter().find(|of| of.resource == slot.0 && of.slot == slot.1);
-            let Some(processes) = of_device.map(|of| &of.usage.processes).filter(|all| !all.is_empty()) else {
+            let Some(processes) = of_device.map(|of| &of.usage.processes) else { continue };
+            if processes.is_empty() && self.devices.memory.used(&(key, slot.clone())).is_none() {
+                // Nobody has any of its memory, or nobody tells.
                 continue;
-            };
+            }
             let own = processes.iter().filter(|one| one.pid == pid || one.ancestors.contains(&pid));
             let used: u64 = own.map(|one| one.bytes).fold(0, u64::saturating_add);
             if self.devices.memory.saw((key, slot.clone()), used, asked) {
