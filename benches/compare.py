@@ -122,7 +122,9 @@ def main() -> int:
     for name in arguments.case or CASES:
         results: dict[str, list[dict[str, object]]] = {}
         for number in range(arguments.rounds):
-            for who, python in pythons.items():
+            # Who goes first changes from round to round, so that neither always meets the machine as the other left it.
+            for who in sorted(pythons, reverse=number % 2 == 1):
+                python = pythons[who]
                 try:
                     result = measure(python, name)
                 except CaseFailed as failed:

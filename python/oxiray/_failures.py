@@ -229,16 +229,18 @@ def _cancelled(message: str, payload: object, details: dict[str, Any]) -> RayErr
     return errors.TaskCancelledError(payload or details.get("task_id"), message or None)
 
 
-def _worker_crashed(message: str, payload: object, details: dict[str, Any]) -> RayError:
-    return errors.WorkerCrashedError(f"{errors.WorkerCrashedError.default_message} {message}".rstrip())
+def _crashed(error: type[errors.WorkerCrashedError]) -> _Maker:
+    """An error that begins as Ray's of a worker that died, which programs match on."""
+    return lambda message, payload, details: error(f"{error.default_message} {message}".rstrip())
 
 
 _BY_CODE: dict[str, _Maker] = {
     "task_unschedulable": _with_text(errors.TaskUnschedulableError),
     "device_deadlock": _with_text(errors.DeviceDeadlockError),
     "actor_unschedulable": _with_text(errors.ActorUnschedulableError),
-    "worker_crashed": _worker_crashed,
+    "worker_crashed": _crashed(errors.WorkerCrashedError),
     "out_of_memory": _plain(errors.OutOfMemoryError),
+    "device_failed": _crashed(errors.DeviceFailedError),
     "device_memory_exceeded": _plain(errors.DeviceMemoryExceededError),
     "actor_died": _actor_died,
     # The answer of the call that ended the actor.

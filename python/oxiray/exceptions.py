@@ -431,6 +431,11 @@ class DeviceMemoryExceededError(OutOfMemoryError):
     would use as much. Not an error of Ray's, which has no such requests."""
 
 
+class DeviceFailedError(WorkerCrashedError):
+    """The process that ran the task died, and the hardware of a device that it had had failed just before. Such deaths are not
+    counted three times a task, and after that as `max_retries` says. Not an error of Ray's, which does not look at devices."""
+
+
 class DeviceViolationError(RayError):
     """The task had a device open that it was not granted, on a node that ends what does (`--device-violations=end`). It is not
     run again. Not an error of Ray's, which does not look."""

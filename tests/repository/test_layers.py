@@ -19,7 +19,7 @@ LAYERS = [
     {"machine"},
     {"visitor"},
     {"state"},
-    {"wire", "network", "store", "journal", "accelerators", "scheduler", "processes", "fence", "kubernetes", "values", "macros"},
+    {"wire", "network", "store", "journal", "accelerators", "scheduler", "processes", "fence", "device-check", "kubernetes", "values", "macros"},
     {"resources", "ids", "records", "threads", "fields"},
     {"families"},
     {"workspace-hack"},

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import shutil
 import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
 import commands
+import nvml
 import pytest
 
 import ray
@@ -19,7 +18,6 @@ from ray.cluster_utils import Cluster
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 GIB = 1 << 30
 
 
@@ -214,32 +212,20 @@ def test_the_machine_is_one_whose_gpu_is_large_enough(request: pytest.FixtureReq
 
 @pytest.fixture(scope="module")
 def library() -> str:
-    """The library that answers as NVML does, built as the rest of this project is."""
-    if shutil.which("cargo") is None:
-        pytest.skip("the library that stands in for NVML is built with cargo, which is not there")
-    command = ["cargo", "build", "--release", "--locked", "--quiet", "--message-format=json", "-p", "oxiray-nvml-fixture"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    made = [name for line in done.stdout.splitlines() for name in json.loads(line).get("filenames", ())]
-    return next(name for name in made if name.endswith(".so"))
+    """The library that answers as NVML does."""
+    return nvml.library()
 
 
 def test_who_takes_more_than_it_asked_for_is_ended_and_nobody_else(
     library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    answers = tmp_path / "nvml.txt"
+    answers = nvml.Answers(tmp_path, monkeypatch, library)
 
     def write(*held: tuple[int, int]) -> None:
-        # In one step, for the library may be reading.
         listed = ",".join(f"{pid}:{bytes_}" for pid, bytes_ in held)
-        draft = tmp_path / "draft.txt"
-        draft.write_text(f"NVIDIA H100|GPU-a||{80 * GIB}|{sum(of for _, of in held)}|{listed}||\n")
-        draft.rename(answers)
+        answers.write(f"NVIDIA H100|GPU-a||{80 * GIB}|{sum(of for _, of in held)}|{listed}||\n")
 
     write()
-    monkeypatch.setenv("OXIRAY_HOST_ROOT", str(ROOT / "tests" / "fixtures" / "hosts" / "nvidia-h100x8"))
-    monkeypatch.setenv("OXIRAY_NVML_LIBRARY", library)
-    monkeypatch.setenv("OXIRAY_NVML_FIXTURE", str(answers))
     ray.shutdown()
     ray.init(num_cpus=4, num_gpus=1)
     request.addfinalizer(lambda: ray.init(num_cpus=8, num_gpus=2, gpu_memory="16GiB"))

@@ -2,50 +2,35 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
+import nvml
 import pytest
 import ray
 from oxiray.train import _use
 from ray import train
 from ray.cluster_utils import Cluster
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 GIB = 1 << 30
 
 
 @pytest.fixture(scope="module")
 def library() -> str:
-    """The library that answers as NVML does, built as the rest of this project is."""
-    if shutil.which("cargo") is None:
-        pytest.skip("the library that stands in for NVML is built with cargo, which is not there")
-    command = ["cargo", "build", "--release", "--locked", "--quiet", "--message-format=json", "-p", "oxiray-nvml-fixture"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    made = [name for line in done.stdout.splitlines() for name in json.loads(line).get("filenames", ())]
-    return next(name for name in made if name.endswith(".so"))
+    """The library that answers as NVML does."""
+    return nvml.library()
 
 
 def test_lines_tell_the_use_of_devices_on_other_machines(
     fit, library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, capfd
 ) -> None:
-    answers = tmp_path / "nvml.txt"
+    answers = nvml.Answers(tmp_path, monkeypatch, library)
 
     def write(busy: int) -> None:
-        # In one step, for the library may be reading.
         cards = [f"NVIDIA H100 80GB HBM3|GPU-{slot}||{80 * GIB}|{(slot + 1) * GIB}|||{busy + slot}" for slot in range(8)]
-        draft = tmp_path / "draft.txt"
-        draft.write_text("\n".join(cards))
-        draft.rename(answers)
+        answers.write("\n".join(cards))
 
     write(80)
-    monkeypatch.setenv("OXIRAY_HOST_ROOT", str(ROOT / "tests" / "fixtures" / "hosts" / "nvidia-h100x8"))
-    monkeypatch.setenv("OXIRAY_NVML_LIBRARY", library)
-    monkeypatch.setenv("OXIRAY_NVML_FIXTURE", str(answers))
     ray.shutdown()
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "num_gpus": 0})
     request.addfinalizer(cluster.shutdown)

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use oxiray_families::{Monitor, Usage};
+use oxiray_families::{Hearing, Monitor, Usage};
 
 use crate::host::Host;
 use crate::offer::Offer;
@@ -64,6 +64,12 @@ impl DeviceProcesses {
             Some(DeviceUse { resource: self.resource, slot, id: id.clone(), usage })
         });
         told.collect()
+    }
+
+    /// Hears which errors the driver reports of the devices, each at its slot, until `hearing` answers `false`; returns where
+    /// nothing can be heard.
+    pub fn hear_errors(&self, hearing: &mut Hearing<'_>) {
+        (self.monitor.hear_errors)(&self.host, &self.ids, hearing);
     }
 }
 

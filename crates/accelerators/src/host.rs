@@ -21,7 +21,9 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use nvml_wrapper::Nvml;
-use oxiray_families::{DeviceNode, HostFacts, NodeNumber, NvmlAnswers, NvmlFailure, PciFunction, Usage, scan_pci};
+use oxiray_families::{
+    DeviceNode, Hearing, HostFacts, NodeNumber, NvmlAnswers, NvmlFailure, PciFunction, Usage, scan_pci,
+};
 
 use crate::nvml;
 use recording::Recording;
@@ -233,6 +235,12 @@ impl HostFacts for Host {
 
     fn nvml_usage(&self, id: &str) -> Option<Usage> {
         nvml::usage(self.live_nvml()?, id)
+    }
+
+    fn nvml_errors(&self, ids: &[String], hearing: &mut Hearing<'_>) {
+        if let Some(nvml) = self.live_nvml() {
+            nvml::hear_errors(nvml, ids, hearing);
+        }
     }
 }
 

@@ -3,13 +3,25 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use nvml_wrapper::enums::device::UsedGpuMemory;
+use nvml_wrapper::bitmasks::event::EventTypes;
+use nvml_wrapper::enums::device::{SampleValue, UsedGpuMemory};
+use nvml_wrapper::enums::event::XidError;
 use nvml_wrapper::error::NvmlError;
-use nvml_wrapper::{Device, Nvml};
-use oxiray_families::{Gpu, NvmlAnswers, NvmlFailure, ProcessMemory, Usage, short_address};
+use nvml_wrapper::struct_wrappers::event::EventData;
+use nvml_wrapper::structs::device::FieldId;
+use nvml_wrapper::{Device, EventSet, Nvml};
+use oxiray_families::{
+    DeviceError, Gpu, Health, Hearing, NvmlAnswers, NvmlFailure, ProcessMemory, Recovery, Usage, short_address,
+};
 
 /// The most devices NVML is believed to have; a machine has 16 at most today.
 const DEVICES_LIMIT: u32 = 1024;
+/// What NVML calls the fields of a device's health.
+const RECOVERY_ACTION: FieldId = FieldId(230);
+const REMAP_PENDING: FieldId = FieldId(144);
+const REMAP_FAILED: FieldId = FieldId(145);
+/// How long one wait for an error takes, in milliseconds.
+const ERROR_WAIT_MS: u32 = 1000;
 
 /// Loads the library.
 pub(crate) fn open(library: &Path) -> Result<Nvml, NvmlFailure> {
@@ -51,20 +63,81 @@ pub(crate) fn holders(nvml: &Nvml, id: &str) -> Option<Vec<u32>> {
 
 /// How much a device is used now; nothing where NVML tells nothing of it.
 pub(crate) fn usage(nvml: &Nvml, id: &str) -> Option<Usage> {
-    let (rates, memory, processes) = match device(nvml, id) {
-        Ok(device) => (device.utilization_rates().ok(), device.memory_info(), memory_of_processes(&device)),
-        Err(error) => (None, Err(error), Vec::new()),
-    };
-    let is_lost = matches!(memory, Err(NvmlError::GpuLost));
-    let memory = memory.ok();
-    let is_told = is_lost || rates.is_some() || memory.is_some();
+    let found = device(nvml, id);
+    let memory = found.as_ref().map(Device::memory_info).unwrap_or_else(|_| Err(NvmlError::Unknown));
+    let is_lost = matches!(found, Err(NvmlError::GpuLost)) || matches!(memory, Err(NvmlError::GpuLost));
+    let (device, memory) = (found.ok(), memory.ok());
+    let rates = device.as_ref().and_then(|device| device.utilization_rates().ok());
+    let health = device.as_ref().map(health_of).unwrap_or_default();
+    let processes = device.as_ref().map(memory_of_processes).unwrap_or_default();
+    let is_told = is_lost || rates.is_some() || memory.is_some() || health != Health::default();
     is_told.then(|| Usage {
         busy_percent: rates.map(|rates| rates.gpu),
         used_bytes: memory.as_ref().map(|memory| memory.used),
         total_bytes: memory.map(|memory| memory.total),
         is_lost,
+        health,
         processes,
     })
+}
+
+/// What the driver says of a device's health. A field that it does not have is not told.
+fn health_of(device: &Device<'_>) -> Health {
+    let asked = [RECOVERY_ACTION, REMAP_PENDING, REMAP_FAILED];
+    let values = device.field_values_for(&asked).unwrap_or_default();
+    let number = |field: FieldId| {
+        let of_field = values.iter().flatten().find(|sample| sample.field == field);
+        of_field.and_then(|sample| match sample.value {
+            Ok(SampleValue::U32(value)) => Some(value),
+            Ok(SampleValue::U64(value)) => u32::try_from(value).ok(),
+            _ => None,
+        })
+    };
+    Health {
+        recovery: number(RECOVERY_ACTION).map(Recovery::of),
+        is_remap_pending: number(REMAP_PENDING).is_some_and(|pending| pending != 0),
+        has_remap_failed: number(REMAP_FAILED).is_some_and(|failed| failed != 0),
+        uncorrected_errors: None,
+    }
+}
+
+/// Hears of critical errors (Xids) of devices until `hearing` answers `false`, or the library reports no more.
+pub(crate) fn hear_errors(nvml: &Nvml, ids: &[String], hearing: &mut Hearing<'_>) {
+    let Some((events, places)) = registered(nvml, ids) else { return };
+    loop {
+        let error = match events.wait(ERROR_WAIT_MS) {
+            Ok(event) => error_of(&event, &places),
+            Err(NvmlError::Timeout) => None,
+            Err(_) => return,
+        };
+        if !hearing(error) {
+            return;
+        }
+    }
+}
+
+/// A set of the critical errors of all devices that report them, and the place of each by its UUID.
+fn registered<'nvml>(nvml: &'nvml Nvml, ids: &[String]) -> Option<(EventSet<'nvml>, BTreeMap<String, usize>)> {
+    let (mut events, mut places) = (nvml.create_event_set().ok()?, BTreeMap::new());
+    for (place, id) in ids.iter().enumerate() {
+        let Ok(device) = device(nvml, id) else { continue };
+        let reported = device.supported_event_types().unwrap_or(EventTypes::empty());
+        let Some(uuid) = device.uuid().ok().filter(|_| reported.contains(EventTypes::CRITICAL_XID_ERROR)) else {
+            continue;
+        };
+        // A set is gone with the first device that it does not take.
+        events = device.register_events(EventTypes::CRITICAL_XID_ERROR, events).ok()?;
+        places.insert(uuid, place);
+    }
+    (!places.is_empty()).then_some((events, places))
+}
+
+fn error_of(event: &EventData<'_>, places: &BTreeMap<String, usize>) -> Option<DeviceError> {
+    let place = *places.get(&event.device.uuid().ok()?)?;
+    match event.event_data {
+        Some(XidError::Value(xid)) => Some(DeviceError { place, xid: u32::try_from(xid).ok()? }),
+        Some(XidError::Unknown) | None => None,
+    }
 }
 
 /// What each process has of a device's memory, where the driver tells.

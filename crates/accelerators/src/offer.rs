@@ -67,6 +67,8 @@ pub struct SlotDevice {
     pub nodes: Vec<DeviceNode>,
     /// Bytes of its memory, where they are known.
     pub memory_bytes: Option<u64>,
+    /// Its vendor's unique id, where it is known.
+    pub uuid: Option<String>,
 }
 
 /// Why a node cannot offer what it is asked to.
@@ -253,6 +255,7 @@ fn device_of(devices: &[Device], preset: Option<&Preset>, slot: usize) -> Option
         index: device.index,
         nodes: device.nodes.clone(),
         memory_bytes: device.memory_bytes,
+        uuid: device.uuid.clone(),
     })
 }
 

@@ -36,6 +36,11 @@ pub(crate) enum Order {
     /// Drains a node: nothing new is placed there, and it ends when nothing is left on it, or at the deadline.
     #[command(visible_alias = "drain-node")]
     Drain(DrainOptions),
+    /// Takes a device out of service, has it checked, and puts it back: drain, undrain, check.
+    Device(DeviceCommand),
+    /// Checks the first CUDA device that this process can see, for a daemon.
+    #[command(hide = true)]
+    DeviceCheck,
     /// Counts actors or tasks by name and state, or references to objects by where they were made.
     Summary(SummaryOptions),
     /// Shows which process refers to which object, why, how large it is, and where it lies.
@@ -357,6 +362,47 @@ pub(crate) struct DrainOptions {
     /// Returns when the node is gone.
     #[arg(long)]
     pub(crate) wait: bool,
+    /// The cluster's address; the current one where it is left out.
+    #[arg(long)]
+    pub(crate) address: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DeviceCommand {
+    #[command(subcommand)]
+    pub(crate) verb: DeviceVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DeviceVerb {
+    /// Gives the device to nobody any more; who has it keeps it.
+    Drain {
+        #[command(flatten)]
+        order: DeviceOrderOptions,
+        /// Why, for people.
+        #[arg(long)]
+        reason: Option<String>,
+    },
+    /// Puts the device back into service when it has passed a check. One that somebody has is put back at once.
+    Undrain {
+        #[command(flatten)]
+        order: DeviceOrderOptions,
+        /// Puts it back without a check.
+        #[arg(long)]
+        force: bool,
+    },
+    /// Checks a device that nobody has: whether it computes, and remembers what is written to it.
+    Check {
+        #[command(flatten)]
+        order: DeviceOrderOptions,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DeviceOrderOptions {
+    /// A node's identifier, name or address, and of its devices a number, RESOURCE:NUMBER, or a UUID or its beginning.
+    #[arg(value_name = "NODE/DEVICE")]
+    pub(crate) device: String,
     /// The cluster's address; the current one where it is left out.
     #[arg(long)]
     pub(crate) address: Option<String>,

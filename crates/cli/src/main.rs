@@ -4,6 +4,8 @@ mod arguments;
 mod autoscaler;
 mod called;
 mod daemon;
+mod device;
+mod device_check;
 mod drain;
 mod explain;
 mod hardware;
@@ -50,6 +52,11 @@ fn main() -> ExitCode {
         Order::Get(options) => list::get(&options),
         Order::Explain(options) => explain::run(&options),
         Order::Drain(options) => drain::run(&options),
+        Order::Device(options) => device::run(&options),
+        Order::DeviceCheck => {
+            device_check::run();
+            Ok(())
+        }
         Order::Summary(options) => list::summary(&options),
         Order::Memory(options) => memory::run(&options),
         Order::Metrics(options) => metrics::run(&options),

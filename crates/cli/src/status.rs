@@ -122,11 +122,16 @@ fn draw_devices(text: &mut String, devices: &[DeviceRow]) {
         let logical = if device.logical { "  logical: this machine has no such device" } else { "" };
         let used = device.used.as_ref().map_or_else(String::new, in_words);
         let state = device.reason.as_ref().map_or_else(String::new, |reason| format!("  out of service: {reason}"));
-        writeln!(text, "  {} {}{visible} [{bar}]{used}{logical}{state}", device.resource, device.slot).expect(EXPECT);
+        let on = device.node.map_or_else(String::new, |node| format!(" on node {node}"));
+        let bar = if device.node.is_some() { String::new() } else { format!(" [{bar}]") };
+        writeln!(text, "  {} {}{on}{visible}{bar}{used}{logical}{state}", device.resource, device.slot).expect(EXPECT);
         for holder in &device.holders {
             let isolation = holder.isolation.as_ref().map_or_else(String::new, isolated);
             let part = holder.memory.as_ref().map_or_else(|| holder.share.to_string(), asked_memory);
             writeln!(text, "      {part} of it: {} (pid {}){isolation}", holder.name, holder.pid).expect(EXPECT);
+        }
+        for note in &device.notes {
+            writeln!(text, "      {note}").expect(EXPECT);
         }
         for violation in &device.violations {
             writeln!(text, "      violation: {violation}").expect(EXPECT);

@@ -1,6 +1,6 @@
 //! What a family may ask of the host that it is looked for on.
 
-use crate::monitor::Usage;
+use crate::monitor::{Hearing, Usage};
 use crate::nodes::DeviceNode;
 use crate::nvml::{NvmlAnswers, NvmlFailure};
 use crate::pci::PciFunction;
@@ -43,6 +43,10 @@ pub trait HostFacts {
 
     /// How much that device is used now; `None` where NVML tells nothing of it.
     fn nvml_usage(&self, id: &str) -> Option<Usage>;
+
+    /// Hears the errors that NVIDIA's driver reports of the devices which its libraries call so, as
+    /// [`Monitor::hear_errors`](crate::Monitor::hear_errors) does.
+    fn nvml_errors(&self, ids: &[String], hearing: &mut Hearing<'_>);
 
     /// A number in a file, as the kernel writes it: `0x10de` or `4318`.
     fn read_number(&self, path: &str) -> Option<u64> {

@@ -1,5 +1,6 @@
 //! What a family can tell of its devices while a node runs.
 
+use crate::health::{DeviceError, Health};
 use crate::host::HostFacts;
 
 /// How a family's devices are watched. A question may wait for the driver, however long that takes.
@@ -11,9 +12,27 @@ pub struct Monitor {
     pub holders: fn(&dyn HostFacts, &str) -> Option<Vec<u32>>,
     /// How much the device is used now; `None` where nothing is told.
     pub usage: fn(&dyn HostFacts, &str) -> Option<Usage>,
+    /// Hears which errors the driver reports of the devices that its libraries call so, until it answers `false`: with each
+    /// error, and at least every other second. Returns earlier where nothing can be heard, or not any more.
+    pub hear_errors: fn(&dyn HostFacts, &[String], &mut Hearing<'_>),
+    /// How it is found out that a device computes and remembers; `None` where nobody can.
+    pub check: Option<DeviceCheck>,
     /// Where people look after a device that the driver has lost.
     pub look_at: &'static str,
 }
+
+/// How it is found out that a device computes and remembers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeviceCheck {
+    /// Through CUDA's driver API, which the variable shows the device.
+    Cuda {
+        /// The variable.
+        variable: &'static str,
+    },
+}
+
+/// Takes an error, or the word that there was none for a while; answers whether it hears on.
+pub type Hearing<'a> = dyn FnMut(Option<DeviceError>) -> bool + 'a;
 
 /// How much a device is used at a moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -26,6 +45,8 @@ pub struct Usage {
     pub total_bytes: Option<u64>,
     /// Whether its driver has lost it: it fell off the bus, say.
     pub is_lost: bool,
+    /// What its driver says of its health.
+    pub health: Health,
     /// The processes that have some of its memory, as far as anybody tells.
     pub processes: Vec<ProcessMemory>,
 }

@@ -4,7 +4,7 @@ use crate::detected::{Detected, Device, Findings};
 use crate::family::{Family, Fencing, GPU};
 use crate::host::HostFacts;
 use crate::kubernetes::{Hiding, KubernetesNames, PodResource, PodUnit};
-use crate::monitor::Monitor;
+use crate::monitor::{DeviceCheck, Monitor};
 use crate::nodes::{DeviceNode, existing, of_drm};
 use crate::nvml::{Gpu, NvmlAnswers};
 use crate::visibility::{Assignment, Changes, Lookup, Visibility, listed};
@@ -65,6 +65,8 @@ const MONITOR: Monitor = Monitor {
     is_available: |host| host.has_live_nvml(),
     holders: |host, id| host.nvml_holders(id),
     usage: |host, id| host.nvml_usage(id),
+    hear_errors: |host, ids, hearing| host.nvml_errors(ids, hearing),
+    check: Some(DeviceCheck::Cuda { variable: VARIABLE }),
     look_at: "`nvidia-smi`, `dmesg`",
 };
 

@@ -240,6 +240,7 @@ impl Cluster {
             VisitorToHead::StateQuery(asked) => self.core.state_query(from, asked),
             VisitorToHead::MetricsQuery(asked) => self.core.metrics_query(from, asked.request),
             VisitorToHead::DrainAsked(asked) => self.core.drain_asked(from, &asked),
+            VisitorToHead::DeviceAsked(asked) => self.core.device_asked(from, &asked),
             VisitorToHead::StateFollow(asked) => self.core.state_follow(from, asked),
             VisitorToHead::GrowthState(state) => self.core.growth_state(from, &state),
             VisitorToHead::GrowthQuery(asked) => self.core.growth_query(from, asked.request),

@@ -16,8 +16,8 @@ use oxiray_machine::{
 };
 use oxiray_resources::{Quantity, ResourceName};
 use oxiray_wire::message::{
-    ClientToHead, ClusterReport, DrainAsked, Driver, Failure, GrowthState, HeadOrder, Holdings, HoldingsQuery,
-    NodeReport, Returning, StateFollow, StateQuery, Submission, SubmissionAsked, WorkerToNode,
+    ClientToHead, ClusterReport, DeviceAsked, DrainAsked, Driver, Failure, GrowthState, HeadOrder, Holdings,
+    HoldingsQuery, NodeReport, Returning, StateFollow, StateQuery, Submission, SubmissionAsked, WorkerToNode,
 };
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -162,6 +162,16 @@ impl Core {
     /// How much all devices are used of which anybody says something.
     pub fn devices_measured(&mut self, found: Vec<oxiray_accelerators::DeviceUse>) {
         self.at_node(|node| node.devices_measured(found));
+    }
+
+    /// Drivers reported errors of devices.
+    pub fn devices_failed(&mut self, seen: Vec<oxiray_machine::DeviceErrorSeen>) {
+        self.at_node(|node| node.devices_failed(seen));
+    }
+
+    /// What the check of a device came to ([`Effect::CheckDevice`]).
+    pub fn device_tested(&mut self, device: &DeviceSlot, outcome: oxiray_machine::CheckOutcome) {
+        self.at_node(|node| node.device_tested(device, outcome));
     }
 
     /// Which devices' own nodes the processes of workers have open.
@@ -416,6 +426,11 @@ impl Core {
     /// A client or the command line wants a node emptied.
     pub fn drain_asked(&mut self, from: Key, asked: &DrainAsked) {
         self.at_head(|head| head.drain_asked(from, asked));
+    }
+
+    /// The command line wants something of a device.
+    pub fn device_asked(&mut self, from: Key, asked: &DeviceAsked) {
+        self.at_head(|head| head.device_asked(from, asked));
     }
 
     /// Whether a member was told to end.

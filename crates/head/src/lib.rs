@@ -16,6 +16,7 @@
 //! | `members`, `clients`, `workers` | who is there: machines, processes that are connected, processes that serve somebody |
 //! | `jobs`, `actors`, `placement_groups`, `objects`, `submissions`, `key_value` | what there is in the cluster |
 //! | `queue`, `fairness`, `large` | who waits, what each job holds, and for whom room is kept |
+//! | `breaker` | how many devices nodes may take out of service by themselves |
 //! | `growth` | which machines the autoscaler may bring and takes away |
 //! | `journal`, `outbox`, `resumption` | what outlives a head, and who is to come back to it |
 //! | `census`, `following`, `changes`, `metrics`, `ends`, `figures` | what people and programs ask, and what is remembered for them |
@@ -27,6 +28,7 @@
 
 mod actors;
 mod amounts;
+mod breaker;
 mod census;
 mod changes;
 mod clients;

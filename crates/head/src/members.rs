@@ -11,18 +11,20 @@ mod drains;
 mod reports;
 
 use crate::amounts::{Amounts, add, available_of, total_of};
+use crate::breaker::Breaker;
 use crate::demands::Need;
 use crate::placement_groups::PlacementGroup;
 use crate::queue::PendingRequest;
 pub(crate) use drains::{Drain, Left};
 use oxiray_ids::{BundleNumber, JobId, NodeId, PlacementGroupId, WorkerNumber};
 use oxiray_machine::{BundleKey, Key};
-use oxiray_resources::{Demand, Quantity};
+use oxiray_resources::{Demand, Quantity, ResourceName};
 use oxiray_scheduler::{
     BundlePart, Fleet, Found, Group, GroupPlacement, Near, NodeView, Placement, Reason, ResourceRequest, place,
     place_group,
 };
 use oxiray_wire::message::{BundleName, Draining, HeadOrder, NodeJoin, NodeState};
+use oxiray_wire::state::DeviceCondition;
 use reports::{ReportedBundle, apply, is_placed_by};
 pub(crate) use reports::{bundle_of, view_of};
 use std::collections::{BTreeMap, BTreeSet};
@@ -100,6 +102,19 @@ impl Member {
     #[must_use]
     pub(crate) fn is_settled(&self) -> bool {
         self.under_way.is_empty()
+    }
+
+    /// Whether a text means it: its name or address, or its identifier or the beginning of that.
+    fn is_meant(&self, text: &str) -> bool {
+        let names = [&self.told.name, &self.told.ip];
+        let is_named = self.view.node.hex().starts_with(text) || names.into_iter().any(|name| name == text);
+        !text.is_empty() && is_named
+    }
+
+    /// The resources of its devices, and how many it has of each.
+    pub(crate) fn device_counts(&self) -> impl Iterator<Item = (ResourceName, u64)> + '_ {
+        let devices = self.view.inventory.totals().filter(|(name, total)| name.is_device() && !total.is_zero());
+        devices.map(|(name, total)| (name.clone(), total.wholes()))
     }
 
     /// Bytes that are free in its store, about.
@@ -218,6 +233,8 @@ pub(crate) struct Members {
     pub(crate) proxied_clients: BTreeMap<Key, ProxiedClient>,
     /// Those that are being emptied.
     pub(crate) drains: BTreeMap<Key, Drain>,
+    /// The devices that they took out of service by themselves.
+    breaker: Breaker,
 }
 
 /// Who is there.
@@ -240,6 +257,7 @@ impl Members {
     /// A machine is gone, and what it had with it. Its drain and its orders are for the caller to end.
     pub(crate) fn leave(&mut self, key: Key) -> Option<Member> {
         let member = self.by_key.remove(&key)?;
+        self.breaker.member_gone(key);
         self.by_node.remove(&member.view.node);
         self.fleet.remove(member.view.node);
         for worker in member.workers.values() {
@@ -530,18 +548,14 @@ impl Members {
 impl Members {
     /// The one member that is meant, which can be drained.
     pub(crate) fn drainable(&self, text: &str) -> Result<(Key, NodeId), String> {
-        let is_meant = |member: &Member| {
-            let names = [&member.told.name, &member.told.ip];
-            member.view.node.hex().starts_with(text) || names.into_iter().any(|name| name == text)
-        };
-        if !text.is_empty() && is_meant(self.own()) {
+        if self.own().is_meant(text) {
             return Err(format!(
                 "node {} is the head's, which the cluster ends with: it cannot be drained. End the cluster with `oxiray stop`",
                 self.own().view.node
             ));
         }
         let living = || self.others().filter(|(_, member)| !member.is_silent);
-        let mut meant = living().filter(|(_, member)| !text.is_empty() && is_meant(member));
+        let mut meant = living().filter(|(_, member)| member.is_meant(text));
         let names = || living().map(|(_, member)| member.view.node.hex()).collect::<Vec<_>>().join(", ");
         match (meant.next(), meant.next()) {
             (Some((key, member)), None) => Ok((*key, member.view.node)),
@@ -551,6 +565,32 @@ impl Members {
             }
             (None, _) => Err(format!("no living node is `{text}`; there are {}", names())),
         }
+    }
+
+    /// The one member that is meant, the head's own among them.
+    pub(crate) fn meant(&self, text: &str) -> Result<(Key, NodeId), String> {
+        let living = || self.by_key.iter().filter(|(_, member)| !member.is_silent);
+        let mut meant = living().filter(|(_, member)| member.is_meant(text));
+        let names = || living().map(|(_, member)| member.view.node.hex()).collect::<Vec<_>>().join(", ");
+        match (meant.next(), meant.next()) {
+            (Some((key, member)), None) => Ok((*key, member.view.node)),
+            (Some(_), Some(_)) => Err(format!("`{text}` may mean several nodes: name one of {}", names())),
+            (None, _) => Err(format!("no living node is `{text}`; there are {}", names())),
+        }
+    }
+
+    /// The devices that a member is to keep in service though it found them ill (BREAKER-1).
+    pub(crate) fn to_be_kept(&mut self, key: Key, now: Instant) -> Vec<(String, u32)> {
+        let Some(member) = self.by_key.get(&key) else { return Vec::new() };
+        let total = |resource: &str| {
+            let counts = self.by_key.values().flat_map(Member::device_counts);
+            counts.filter(|(name, _)| name.as_str() == resource).map(|(_, count)| count).sum()
+        };
+        let has = |of: &&DeviceCondition| {
+            let mut counts = member.device_counts();
+            counts.any(|(name, count)| name.as_str() == of.resource && u64::from(of.slot) < count)
+        };
+        self.breaker.judge(key, member.state.conditions.iter().filter(has), total, now)
     }
 
     /// What a member and those on it are told that is being emptied.

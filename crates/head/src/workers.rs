@@ -56,6 +56,8 @@ pub(crate) struct End {
     pub(crate) out_of_memory: Option<(String, OutOfMemory)>,
     /// That it had a device open which it was not granted, where it ends for that.
     pub(crate) violation: Option<String>,
+    /// The hardware of a device that it had failed just before.
+    pub(crate) is_device_failure: bool,
     /// Its work is done, and it stays for the tasks that it made.
     pub(crate) lingers: bool,
     /// The actor ends with it, whatever restarts are left.
@@ -146,9 +148,11 @@ impl Workers {
 
     /// Adds why the worker ended to what its owner is told.
     pub(crate) fn with_cause(&self, key: Key, ended: LeaseEnded) -> LeaseEnded {
-        match self.by_key.get(&key).and_then(|worker| worker.end.out_of_memory.as_ref()) {
+        let Some(end) = self.by_key.get(&key).map(|worker| &worker.end) else { return ended };
+        let is_device_failure = end.is_device_failure;
+        match &end.out_of_memory {
             Some((text, kind)) => LeaseEnded { text: text.clone(), out_of_memory: *kind, ..ended },
-            None => ended,
+            None => LeaseEnded { is_device_failure, ..ended },
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What is known of the machine's devices beside the ledger.
 
 use crate::device_checks::{DeviceChecks, DeviceSlot};
+use crate::device_health::DeviceHealth;
 use crate::device_memory::DeviceMemories;
 use crate::names::{Key, Monitored};
 use oxiray_wire::message::DeviceUse;
@@ -21,6 +22,11 @@ pub(crate) struct Devices {
     pub(crate) isolation: BTreeMap<Key, DeviceIsolation>,
     pub(crate) open: Opened,
     pub(crate) memory: DeviceMemories,
+    pub(crate) health: DeviceHealth,
+    /// Stands for devices' health among those who keep them out of service.
+    pub(crate) doctor: Option<Key>,
+    /// The workers that are ended since a device of theirs failed, in words.
+    pub(crate) failed: BTreeMap<Key, String>,
 }
 
 impl Devices {
@@ -32,6 +38,9 @@ impl Devices {
             isolation: BTreeMap::new(),
             open: Opened::default(),
             memory: DeviceMemories::default(),
+            health: DeviceHealth::default(),
+            doctor: None,
+            failed: BTreeMap::new(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What the shell of a daemon is to do: for its machine, and for the cluster where it is the head.
 
 use crate::confinement::Confinement;
-use crate::device_checks::DeviceQuestion;
+use crate::device_checks::{DeviceQuestion, DeviceSlot};
 use crate::isolation::DeviceFence;
 use crate::names::{Key, TemplateKey};
 use crate::origin::Origin;
@@ -115,6 +115,11 @@ pub enum Effect {
     AskDevice(DeviceQuestion),
     /// Measure how much devices are used; [`crate::NodeCore::devices_measured`] takes what is found.
     MeasureDevices,
+    /// Check whether a device that nobody has computes and remembers; [`crate::NodeCore::device_tested`] takes the outcome.
+    CheckDevice {
+        /// The device.
+        device: DeviceSlot,
+    },
     /// Look which devices' own nodes the trees of these processes have open; [`crate::NodeCore::nodes_opened`] takes what is
     /// found.
     LookAtOpenNodes {
@@ -139,6 +144,7 @@ impl Effect {
             | Self::AskDevice(_)
             | Self::MeasureDevices
             | Self::LookAtOpenNodes { .. }
+            | Self::CheckDevice { .. }
             | Self::Log(_)
             | Self::Write(_) => true,
             Self::Send { .. }

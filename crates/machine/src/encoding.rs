@@ -1,5 +1,6 @@
 //! How amounts of resources stand in messages.
 
+use oxiray_accelerators::Offer;
 use oxiray_resources::{Demand, FreeDevices, Inventory, Quantity, ResourceName, Room, memory_of};
 use oxiray_wire::message::{Amount, DeviceSizes, DevicesFree};
 
@@ -33,12 +34,25 @@ pub(crate) fn devices_free(resource: &ResourceName, free: &FreeDevices, numbers:
     }
 }
 
-/// The sizes of devices that are known.
-pub(crate) fn device_sizes(inventory: &Inventory) -> Vec<DeviceSizes> {
+/// What is known of devices' sizes and names.
+pub(crate) fn device_sizes(inventory: &Inventory, offer: &Offer) -> Vec<DeviceSizes> {
     let devices = inventory.totals().map(|(name, _)| name).filter(|name| name.is_device());
     let sizes = devices.map(|name| DeviceSizes {
         resource: name.to_string(),
         bytes: inventory.device_memory(name.as_str()).collect(),
+        ids: ids(name.as_str(), offer),
     });
-    sizes.filter(|of| of.bytes.iter().any(|bytes| *bytes > 0)).collect()
+    sizes.filter(|of| of.bytes.iter().any(|bytes| *bytes > 0) || !of.ids.is_empty()).collect()
+}
+
+/// The UUID of each device of a resource, or else what its variable calls it; nothing where those are their numbers.
+fn ids(resource: &str, offer: &Offer) -> Vec<String> {
+    let Some(offered) = offer.of(resource) else { return Vec::new() };
+    let id = |slot: u32| {
+        let found = offered.slots.get(slot as usize).and_then(|found| found.as_ref()?.uuid.clone());
+        found.unwrap_or_else(|| offered.id(slot).trim().to_owned())
+    };
+    let ids: Vec<String> = (0..offered.count as u32).map(id).collect();
+    let are_numbers = ids.iter().enumerate().all(|(slot, id)| *id == slot.to_string());
+    if are_numbers { Vec::new() } else { ids }
 }

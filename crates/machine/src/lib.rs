@@ -7,6 +7,7 @@
 mod alarm;
 mod confinement;
 mod device_checks;
+mod device_health;
 mod device_memory;
 mod devices;
 mod effect;
@@ -25,6 +26,7 @@ mod worker;
 
 pub use confinement::{Confinement, Exceeded};
 pub use device_checks::{ANY_OF_THE_DEAD, DeviceQuestion, DeviceSlot, Residue};
+pub use device_health::{CheckOutcome, DeviceErrorSeen};
 pub use effect::{Effect, SubmissionOrder, Whereabouts};
 pub use encoding::{amounts, demand};
 pub use isolation::{DeviceFence, IsolationPlan};

@@ -12,6 +12,7 @@
 //! | `memory`, `confined` | who is ended where memory is short, and what each may take |
 //! | `open_nodes` | which device nodes workers have open, and whether they were granted the devices |
 //! | `device_use` | what drivers say of devices as time goes by |
+//! | `device_health` | which devices are ill, who is told and ended, how they come back |
 //! | `returning` | what the next head is told after the last one was lost |
 //!
 //! The parts that it consists of, which have their fields and what is done with them alone, lie beside this folder: `worker`,
@@ -21,13 +22,14 @@
 //!   worker without devices is returned, or when the worker's whole process tree is gone and its devices
 //!   have forgotten it.
 //! - CORE-3: a worker that held devices, or was leased as fresh, never serves anyone else.
-//! - CORE-4: a device is out of service exactly as long as something of a worker that ought to be gone is left on it, or
-//!   its driver has lost it.
+//! - CORE-4: a device is out of service exactly as long as something of a worker that ought to be gone is left on it, its
+//!   driver has lost it, or it is ill.
 
 mod assign;
 mod audit;
 mod bundles;
 mod confined;
+mod device_health;
 mod device_memory;
 mod device_use;
 pub(crate) mod ending;

@@ -163,6 +163,8 @@ impl Daemon {
                 DeviceAnswer::Residue(question, residue) => self.core.device_answered(&question, residue),
                 DeviceAnswer::Uses(uses) => self.core.devices_measured(uses),
                 DeviceAnswer::Opened(found) => self.core.nodes_opened(&found),
+                DeviceAnswer::Failed(seen) => self.core.devices_failed(vec![seen]),
+                DeviceAnswer::Tested(device, outcome) => self.core.device_tested(&device, outcome),
             }
         }
     }

@@ -4,11 +4,13 @@
 //!   threads of its own, one question after the other, and what it says is left in a mailbox.
 //! - DESK-2: each question is answered once at most, and by what was seen after it was asked.
 
+use crate::device_test::DeviceTest;
 use crate::device_watch::DeviceWatch;
 use oxiray_accelerators::{DeviceProcesses, DeviceUse, Host, Offer};
-use oxiray_machine::{ANY_OF_THE_DEAD, DeviceQuestion, DeviceSlot, OpenNodes, Residue};
+use oxiray_families::XidRules;
+use oxiray_machine::{ANY_OF_THE_DEAD, CheckOutcome, DeviceErrorSeen, DeviceQuestion, DeviceSlot, OpenNodes, Residue};
 use oxiray_processes::ancestors_of;
-use oxiray_threads::{DEVICE_CHECK, DEVICE_USE, Mailbox, Post, mailbox, spawn};
+use oxiray_threads::{DEVICE_CHECK, DEVICE_ERRORS, DEVICE_USE, Mailbox, Post, mailbox, spawn};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,8 +18,8 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// How long a node's start waits for the libraries, which have to be opened first.
@@ -64,6 +66,8 @@ enum Said {
     /// Of the devices of a resource.
     Uses(&'static str, Vec<DeviceUse>),
     Opened(OpenNodes),
+    Failed(DeviceErrorSeen),
+    Tested(DeviceSlot, CheckOutcome),
 }
 
 /// What a desk has found out.
@@ -75,6 +79,10 @@ pub enum DeviceAnswer {
     Uses(Vec<DeviceUse>),
     /// The devices' own nodes that workers have open.
     Opened(OpenNodes),
+    /// An error that a driver reported.
+    Failed(DeviceErrorSeen),
+    /// What the check of a device came to.
+    Tested(DeviceSlot, CheckOutcome),
 }
 
 /// Where the libraries of a machine's devices are asked. Their threads start with the first question, and end with it.
@@ -83,6 +91,10 @@ pub struct DeviceClient {
     libraries: BTreeMap<&'static str, Questions>,
     gauges: BTreeMap<&'static str, Gauge>,
     watch: Option<DeviceWatch>,
+    /// Those that have not begun to hear of errors.
+    listeners: Vec<Listener>,
+    /// Gone with the desk, which its listeners see.
+    alive: Arc<()>,
     /// What each resource's measuring found last.
     uses: BTreeMap<&'static str, Vec<DeviceUse>>,
     post: Post<Said>,
@@ -94,11 +106,12 @@ impl DeviceClient {
     ///
     /// # Errors
     /// Where there are no descriptors left.
-    pub fn of(host: &Host, offer: &Offer) -> io::Result<Self> {
+    pub fn of(host: &Host, offer: &Offer, rules: &XidRules) -> io::Result<Self> {
         let mut desk = Self::new()?;
         for processes in DeviceProcesses::of(host, offer) {
             let (resource, own) = (processes.resource(), processes.clone());
             let uses = move || own.uses().into_iter().map(with_ancestors).collect();
+            desk.listeners.push(Listener { devices: processes.clone(), rules: rules.clone() });
             desk.add(resource, is_dead, Box::new(move |slot| processes.in_slot(slot)), Box::new(uses));
         }
         let post = desk.post.clone();
@@ -109,7 +122,7 @@ impl DeviceClient {
     fn new() -> io::Result<Self> {
         let (post, mailbox) = mailbox()?;
         let (libraries, gauges, uses) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Ok(Self { libraries, gauges, watch: None, uses, post, mailbox })
+        Ok(Self { libraries, gauges, watch: None, listeners: Vec::new(), alive: Arc::new(()), uses, post, mailbox })
     }
 
     fn add(&mut self, resource: &'static str, is_dead: fn(u32) -> bool, library: Library, measure: Measure) {
@@ -133,8 +146,12 @@ impl DeviceClient {
         }
     }
 
-    /// Has all devices measured, those left out whose last measuring is still under way.
+    /// Has all devices measured, those left out whose last measuring is still under way. From the first time on, errors
+    /// that drivers report are heard of.
     pub fn measure(&mut self) {
+        for listener in std::mem::take(&mut self.listeners) {
+            listener.begin(&self.post, Arc::downgrade(&self.alive));
+        }
         for (resource, gauge) in &mut self.gauges {
             gauge.measure(resource, &self.post);
         }
@@ -147,6 +164,20 @@ impl DeviceClient {
         }
     }
 
+    /// Has somebody read what a check prints; the outcome is among [`DeviceClient::answers`].
+    pub(crate) fn await_test(&mut self, device: DeviceSlot, test: DeviceTest) {
+        let (post, of) = (self.post.clone(), device.clone());
+        let read = move || post.post(Said::Tested(of, test.outcome()));
+        if spawn(DEVICE_CHECK, read).is_err() {
+            self.not_tested(device, "no thread can be started that waits for the check".to_owned());
+        }
+    }
+
+    /// There is no check of a device.
+    pub(crate) fn not_tested(&mut self, device: DeviceSlot, why: String) {
+        self.post.post(Said::Tested(device, CheckOutcome::NotMade(why)));
+    }
+
     /// What was found out since the last call.
     pub fn answers(&mut self) -> Vec<DeviceAnswer> {
         let said = self.mailbox.take().unwrap_or_default();
@@ -157,6 +188,8 @@ impl DeviceClient {
         match said {
             Said::Residue(question, residue) => DeviceAnswer::Residue(question, residue),
             Said::Opened(found) => DeviceAnswer::Opened(found),
+            Said::Failed(seen) => DeviceAnswer::Failed(seen),
+            Said::Tested(device, outcome) => DeviceAnswer::Tested(device, outcome),
             Said::Uses(resource, uses) => {
                 self.uses.insert(resource, uses);
                 DeviceAnswer::Uses(self.uses.values().flatten().cloned().collect())
@@ -243,6 +276,41 @@ fn answer(mut library: Library, is_dead: fn(u32) -> bool, questions: &Receiver<D
     }
 }
 
+/// Hears of the errors of one resource's devices.
+struct Listener {
+    devices: DeviceProcesses,
+    rules: XidRules,
+}
+
+impl Listener {
+    /// Hears on a thread of its own, until the desk is gone or nothing can be heard any more. A library that breaks off is
+    /// asked again, for it does so when one device of several is lost.
+    fn begin(self, post: &Post<Said>, desk: Weak<()>) {
+        let post = post.clone();
+        let hear = move || {
+            loop {
+                let (mut has_heard, mut is_over) = (false, false);
+                self.devices.hear_errors(&mut |error| {
+                    has_heard = true;
+                    is_over = desk.strong_count() == 0;
+                    if let Some(error) = error
+                        && let Some(class) = self.rules.class_of(error.xid)
+                    {
+                        let device = (self.devices.resource().to_owned(), error.place as u32);
+                        post.post(Said::Failed(DeviceErrorSeen { device, xid: error.xid, class }));
+                    }
+                    !is_over
+                });
+                if is_over || !has_heard {
+                    return;
+                }
+            }
+        };
+        // Without a thread, devices are measured all the same.
+        let _ = spawn(DEVICE_ERRORS, hear);
+    }
+}
+
 /// Measures devices on a thread of its own, apart from the questions on which devices' return depends.
 enum Gauge {
     Unasked(Measure),
@@ -277,6 +345,12 @@ impl Gauge {
 impl fmt::Debug for Questions {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Questions").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Listener").finish_non_exhaustive()
     }
 }
 

@@ -18,6 +18,9 @@ pub enum StartError {
     /// What was asked for does not fit the machine.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// A variable about errors of devices makes no sense.
+    #[error(transparent)]
+    Xids(#[from] oxiray_families::XidRuleError),
     /// Child processes cannot be watched.
     #[error(transparent)]
     ChildReaper(#[from] ReaperError),

@@ -1,6 +1,7 @@
 //! The daemon's core and a library that answers as NVML does: devices come back when it says that they are free.
 
 use oxiray_accelerators::{Host, detect, offer};
+use oxiray_families::XidRules;
 use oxiray_head::{Core, StoreFigures};
 use oxiray_ids::{LeaseNumber, LeaseRequestNumber, NodeId};
 use oxiray_machine::{Effect, IsolationPlan, Key, Plan};
@@ -37,7 +38,7 @@ impl Node {
         let offer = offer(&detect(&host), &|_| None, &BTreeMap::new()).expect("an offer");
         let named = offer.totals().into_iter().map(|(name, total)| (ResourceName::new(&name).expect("a name"), total));
         let inventory = Inventory::new(named).expect("an inventory");
-        let desk = DeviceClient::of(&host, &offer).expect("a descriptor");
+        let desk = DeviceClient::of(&host, &offer, &XidRules::default()).expect("a descriptor");
         let plan = Plan {
             node: NodeId::new([1; 28]),
             inventory,
@@ -110,6 +111,8 @@ impl Node {
                 DeviceAnswer::Residue(question, residue) => self.core.device_answered(&question, residue),
                 DeviceAnswer::Uses(uses) => self.core.devices_measured(uses),
                 DeviceAnswer::Opened(found) => self.core.nodes_opened(&found),
+                DeviceAnswer::Failed(seen) => self.core.devices_failed(vec![seen]),
+                DeviceAnswer::Tested(device, outcome) => self.core.device_tested(&device, outcome),
             }
         }
     }

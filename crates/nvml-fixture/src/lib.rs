@@ -12,11 +12,19 @@
 //!
 //! `init=9` makes `nvmlInit_v2` return 9 (the driver is not loaded), `lost=1` makes the second GPU one that cannot be
 //! opened (15), `mig=0` makes the first one partitioned, `minor=0:2` gives its device node the number 2 (else that of its place),
-//! `mps=0:4242:524288` lists process 4242 among the first one's clients of an MPS server. A field left empty makes its question return 3 (not supported).
-//! Only what `nvml-wrapper` asks in detection and in looking at a device's use is answered.
+//! `mps=0:4242:524288` lists process 4242 among the first one's clients of an MPS server. `recovery=0:1` says that the first
+//! one needs recovery action 1, `remap=0:pending` or `remap=0:failed` what became of rows of its memory. Each `xid=0:31` that
+//! is added while an event set is open is an error 31 of the first one. A field left empty makes its question return 3 (not supported).
+//! It is CUDA's driver library, too: see `cuda.rs`.
+//!
+//! Only what `nvml-wrapper` asks in detection and in looking at a device's use and health is answered.
+
+pub mod cuda;
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
+use std::str::FromStr;
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 /// Names the file with the answers.
 pub const FIXTURE_VARIABLE: &str = "OXIRAY_NVML_FIXTURE";
@@ -28,10 +36,16 @@ const NOT_SUPPORTED: c_int = 3;
 const NOT_FOUND: c_int = 6;
 const INSUFFICIENT_SIZE: c_int = 7;
 const DRIVER_NOT_LOADED: c_int = 9;
+const TIMEOUT: c_int = 10;
 const GPU_IS_LOST: c_int = 15;
 
 /// What a process or a GPU outside of any partition has as its instance.
 const NO_INSTANCE: c_uint = 0xffff_ffff;
+
+/// `nvmlEventTypeXidCriticalError`.
+const CRITICAL_XID: c_ulonglong = 8;
+/// How often the file is read while an event is waited for.
+const READ_EVERY: Duration = Duration::from_millis(10);
 
 static ANSWERS: Mutex<Opened> = Mutex::new(Opened { times: 0, answers: None });
 
@@ -48,6 +62,10 @@ struct Answers {
     lost: Vec<usize>,
     partitioned: Vec<usize>,
     minors: Vec<(usize, c_uint)>,
+    recoveries: Vec<(usize, c_uint)>,
+    remaps: Vec<(usize, String)>,
+    xids: Vec<(usize, c_ulonglong)>,
+    cuda: Option<String>,
     gpus: Vec<Gpu>,
 }
 
@@ -78,10 +96,11 @@ impl Answers {
                 Some(("init", code)) => answers.init = code.parse().ok()?,
                 Some(("lost", index)) => answers.lost.push(index.parse().ok()?),
                 Some(("mig", index)) => answers.partitioned.push(index.parse().ok()?),
-                Some(("minor", of)) => {
-                    let (index, minor) = of.split_once(':')?;
-                    answers.minors.push((index.parse().ok()?, minor.parse().ok()?));
-                }
+                Some(("minor", of)) => answers.minors.push(numbered(of)?),
+                Some(("recovery", of)) => answers.recoveries.push(numbered(of)?),
+                Some(("remap", of)) => answers.remaps.push(numbered(of)?),
+                Some(("xid", of)) => answers.xids.push(numbered(of)?),
+                Some(("cuda", device)) => answers.cuda = Some(device.to_owned()),
                 Some(("mps", of)) => {
                     let (index, listed) = of.split_once(':')?;
                     clients.push((index.parse::<usize>().ok()?, processes(listed)?));
@@ -107,6 +126,12 @@ impl Gpu {
         let clients = Vec::new();
         Some(Self { name, uuid, pci_address, memory_bytes, used_bytes, computing, clients, drawing, busy_percent })
     }
+}
+
+/// A GPU's index and what is said of it, as in `0:2`.
+fn numbered<T: FromStr>(of: &str) -> Option<(usize, T)> {
+    let (index, said) = of.split_once(':')?;
+    Some((index.parse().ok()?, said.parse().ok()?))
 }
 
 fn processes(text: &str) -> Option<Vec<(u32, u64)>> {
@@ -451,4 +476,143 @@ unsafe fn list(
         }
         SUCCESS
     })
+}
+
+/// `nvmlFieldValue_t`, of which `value` is a union of eight bytes.
+#[repr(C)]
+pub struct FieldValue {
+    field: c_uint,
+    scope: c_uint,
+    timestamp: i64,
+    latency_us: i64,
+    value_type: c_uint,
+    result: c_int,
+    value: u64,
+}
+
+/// # Safety
+/// As in NVML: `values` must be writable for `count` entries.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetFieldValues(device: Handle, count: c_int, values: *mut FieldValue) -> c_int {
+    read_anew();
+    with_answers(|answers| {
+        let index = (device as usize).wrapping_sub(1);
+        if index >= answers.gpus.len() || values.is_null() {
+            return INVALID_ARGUMENT;
+        }
+        let is_remapped = |how: &str| {
+            let of_gpu = answers.remaps.iter().filter(|(of, _)| *of == index);
+            Some(u64::from(of_gpu.clone().any(|(_, said)| said == how))).filter(|_| of_gpu.count() > 0)
+        };
+        for place in 0..usize::try_from(count).unwrap_or(0) {
+            // SAFETY: the caller vouches for `count` entries.
+            let asked = unsafe { &mut *values.add(place) };
+            let known = match asked.field {
+                230 => answers.recoveries.iter().find(|(of, _)| *of == index).map(|(_, action)| u64::from(*action)),
+                144 => is_remapped("pending"),
+                145 => is_remapped("failed"),
+                _ => None,
+            };
+            (asked.timestamp, asked.latency_us) = (0, 0);
+            // An unsigned number of 32 bits, which stands in the union's first half.
+            (asked.value_type, asked.value) = (1, known.unwrap_or(0));
+            asked.result = if known.is_some() { SUCCESS } else { NOT_SUPPORTED };
+        }
+        SUCCESS
+    })
+}
+
+/// The devices of an event set, and how many of the file's errors it has passed on.
+struct EventSet {
+    devices: Vec<usize>,
+    told: usize,
+}
+
+/// # Safety
+/// As in NVML: `set` must be valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlEventSetCreate(set: *mut *mut c_void) -> c_int {
+    read_anew();
+    with_answers(|answers| {
+        let made = Box::new(EventSet { devices: Vec::new(), told: answers.xids.len() });
+        // SAFETY: passed on to the caller.
+        unsafe { write(set, Box::into_raw(made).cast()) }
+    })
+}
+
+/// # Safety
+/// As in NVML: `set` must be one of `nvmlEventSetCreate`, and is gone afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlEventSetFree(set: *mut c_void) -> c_int {
+    if set.is_null() {
+        return INVALID_ARGUMENT;
+    }
+    // SAFETY: the caller vouches for a set that was made above and is used no more.
+    drop(unsafe { Box::from_raw(set.cast::<EventSet>()) });
+    SUCCESS
+}
+
+/// # Safety
+/// As in NVML: `events` must be valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetSupportedEventTypes(device: Handle, events: *mut c_ulonglong) -> c_int {
+    // SAFETY: passed on to the caller.
+    with_gpu(device, |_, _| unsafe { write(events, CRITICAL_XID) })
+}
+
+/// # Safety
+/// As in NVML: `set` must be one of `nvmlEventSetCreate`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceRegisterEvents(device: Handle, events: c_ulonglong, set: *mut c_void) -> c_int {
+    with_gpu(device, |index, _| {
+        if set.is_null() || events & !CRITICAL_XID != 0 {
+            return NOT_SUPPORTED;
+        }
+        // SAFETY: the caller vouches for a set that was made above and is used by no other thread.
+        unsafe { &mut *set.cast::<EventSet>() }.devices.push(index);
+        SUCCESS
+    })
+}
+
+/// `nvmlEventData_t`.
+#[repr(C)]
+pub struct EventData {
+    device: Handle,
+    kind: c_ulonglong,
+    data: c_ulonglong,
+    gpu_instance: c_uint,
+    compute_instance: c_uint,
+}
+
+/// # Safety
+/// As in NVML: `set` must be one of `nvmlEventSetCreate`, `data` valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlEventSetWait_v2(set: *mut c_void, data: *mut EventData, timeout_ms: c_uint) -> c_int {
+    if set.is_null() {
+        return INVALID_ARGUMENT;
+    }
+    // SAFETY: the caller vouches for a set that was made above and is used by no other thread.
+    let set = unsafe { &mut *set.cast::<EventSet>() };
+    let until = Instant::now() + Duration::from_millis(timeout_ms.into());
+    loop {
+        let xids = Answers::read().map(|answers| answers.xids).unwrap_or_default();
+        while let Some((index, xid)) = xids.get(set.told).copied() {
+            set.told += 1;
+            if set.devices.contains(&index) {
+                let event = EventData {
+                    device: (index + 1) as Handle,
+                    kind: CRITICAL_XID,
+                    data: xid,
+                    gpu_instance: NO_INSTANCE,
+                    compute_instance: NO_INSTANCE,
+                };
+                // SAFETY: passed on to the caller.
+                return unsafe { write(data, event) };
+            }
+        }
+        if Instant::now() >= until {
+            return TIMEOUT;
+        }
+        std::thread::sleep(READ_EVERY);
+    }
 }

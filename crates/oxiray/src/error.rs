@@ -225,7 +225,9 @@ impl From<Failure> for Error {
             None => {}
         }
         match code {
-            Code::WorkerCrashed | Code::NodeDied | Code::OutOfMemory | Code::DeviceMemory => Self::WorkerDied(text),
+            Code::WorkerCrashed | Code::NodeDied | Code::OutOfMemory | Code::DeviceMemory | Code::DeviceFailed => {
+                Self::WorkerDied(text)
+            }
             Code::ActorDied | Code::ActorLeft | Code::ActorGroupRemoved => Self::ActorDied(text),
             Code::ActorUnavailable => Self::ActorUnavailable(text),
             Code::TaskUnschedulable | Code::DeviceDeadlock | Code::ActorUnschedulable | Code::TaskGroupRemoved => {

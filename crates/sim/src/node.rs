@@ -253,6 +253,7 @@ impl World {
             | Effect::Fence(_)
             | Effect::Confine(_)
             | Effect::MeasureDevices
+            | Effect::CheckDevice { .. }
             | Effect::LookAtOpenNodes { .. }
             | Effect::KillMember { .. } => {}
             Effect::Write(changes) => self.write_down(changes),

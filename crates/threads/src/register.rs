@@ -2,12 +2,15 @@
 
 use crate::Thread;
 
-/// Asks one vendor's library which processes hold memory of a device.
+/// Asks one vendor's library which processes hold memory of a device, or waits for the process that checks one.
 pub const DEVICE_CHECK: Thread =
     Thread { name: "device check", owner: "daemon, devices", ends: "with its desk, after the question under way" };
 /// Has one vendor's library measure how much devices are used.
 pub const DEVICE_USE: Thread =
     Thread { name: "device use", owner: "daemon, devices", ends: "with its desk, after the measuring under way" };
+/// Hears of the errors that one vendor's driver reports of devices.
+pub const DEVICE_ERRORS: Thread =
+    Thread { name: "device errors", owner: "daemon, devices", ends: "two seconds after its desk at the latest" };
 /// Looks which device nodes workers have open.
 pub const DEVICE_WATCH: Thread =
     Thread { name: "device watch", owner: "daemon, devices", ends: "with its desk, after the look under way" };

@@ -4,9 +4,9 @@ use crate::json::{self, StateError};
 use oxiray_state::StateCopy;
 use oxiray_wire::connection::ConnectionError;
 use oxiray_wire::message::{
-    ClusterQuery, ClusterReport, DaemonToVisitor, Direction as _, DrainAsked, Failure, GrowthQuery, GrowthReport,
-    Hello, Holdings, HoldingsQuery, MetricsQuery, MetricsReport, StateChanges, StateFollow, StateQuery, StateReport,
-    SubmissionAnswer, SubmissionAsked, TokenAnswer, TokenAsked,
+    ClusterQuery, ClusterReport, DaemonToVisitor, DeviceAsked, Direction as _, DrainAsked, Failure, GrowthQuery,
+    GrowthReport, Hello, Holdings, HoldingsQuery, MetricsQuery, MetricsReport, StateChanges, StateFollow, StateQuery,
+    StateReport, SubmissionAnswer, SubmissionAsked, TokenAnswer, TokenAsked,
 };
 use oxiray_wire::state::StateKind;
 use oxiray_wire::{Connection, Message, Received};
@@ -84,6 +84,7 @@ questions! {
     StateQuery => StateReport refusable,
     StateFollow => StateChanges refusable,
     DrainAsked => StateReport refusable,
+    DeviceAsked => StateReport refusable,
     TokenAsked => TokenAnswer refusable,
     SubmissionAsked => SubmissionAnswer refusable,
 }

@@ -18,6 +18,7 @@ mod actor;
 mod answer;
 mod call;
 mod cancel;
+mod device;
 mod directions;
 mod drain;
 mod failure;
@@ -52,6 +53,7 @@ mod worker;
 
 pub use actor::*;
 pub use cancel::*;
+pub use device::*;
 pub use directions::*;
 pub use drain::*;
 pub use failure::*;
@@ -328,6 +330,8 @@ messages! {
     202 => Draining,
     203 => LeaseRetire,
     204 => CopyWanted,
+    205 => DeviceAsked,
+    206 => DeviceOrder,
     210 => CopyRefused,
     215 => ProxiedClientJoined boxed [values],
     216 => ProxiedClientLeft,

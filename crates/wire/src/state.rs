@@ -14,8 +14,8 @@ mod summary;
 mod words;
 
 pub use cluster::{
-    ClusterState, ConnectedJob, DaemonState, DeviceHolder, DeviceIsolation, DeviceMemory, DeviceRow, DrainState,
-    DrainTold, LeftOnNode, MemoryLevel, StoreState, TurnFigures, WaitingRow, WorkerLimits,
+    ClusterState, ConnectedJob, DaemonState, DeviceCondition, DeviceHolder, DeviceIsolation, DeviceMemory, DeviceRow,
+    DeviceTold, DrainState, DrainTold, LeftOnNode, MemoryLevel, StoreState, TurnFigures, WaitingRow, WorkerLimits,
 };
 pub use explanation::{Explanation, NodeVerdict};
 pub use growth::{

@@ -119,7 +119,10 @@ impl HeadCore {
         match report {
             NodeReport::NodeJoin(told) => self.member_joined(from, *told)?,
             NodeReport::NodeResume(told) => self.resume_member(from, *told)?,
-            NodeReport::NodeState(state) => self.pending.is_due |= self.members.changed(from, &state),
+            NodeReport::NodeState(state) => {
+                self.pending.is_due |= self.members.changed(from, &state);
+                self.see_to_devices(from);
+            }
             NodeReport::ProxiedClientJoined(said) => self.proxied_client_joined(from, *said)?,
             NodeReport::ProxiedClientLeft(said) => self.proxied_client_left(from, said.proxied_client),
             NodeReport::Placed(said) => self.placed(from, &said)?,

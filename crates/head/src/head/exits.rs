@@ -26,6 +26,12 @@ impl HeadCore {
         {
             worker.end.out_of_memory.get_or_insert_with(|| (said.text.clone(), kind));
         }
+        if said.is_device_failure
+            && let Some(worker) = self.workers.by_key.get_mut(&key)
+        {
+            worker.end.is_device_failure = true;
+            worker.end.exit.get_or_insert_with(|| (ExitKind::SystemError, said.text.clone()));
+        }
         if said.is_violation
             && let Some(worker) = self.workers.by_key.get_mut(&key)
         {

@@ -46,7 +46,8 @@ impl HeadCore {
     /// The answer to a [`ClusterQuery`](oxiray_wire::message::ClusterQuery).
     pub(crate) fn report(&self, request: u64, store: &StoreFigures, resident_bytes: u64) -> ClusterReport {
         let (totals, available) = self.members.cluster_amounts();
-        let devices = self.own.devices().into_iter().take(LISTED_MAX).map(|(name, slot)| self.device(name, slot));
+        let devices = self.own.devices().into_iter().map(|(name, slot)| self.device(name, slot));
+        let devices = devices.chain(self.noted_devices()).take(LISTED_MAX);
         let [memory_limit, processes_limit] = store.limits.clone();
         let state = ClusterState {
             totals: by_name(totals.iter().map(|(name, amount)| (name, *amount))),
@@ -103,8 +104,31 @@ impl HeadCore {
             reason,
             holders: self.holders_of(name, slot).into_iter().map(holder).collect(),
             violations: self.own.violations_of(name, slot).map(str::to_owned).collect(),
+            node: None,
+            notes: self.own.notes_on(name, slot),
             id,
         }
+    }
+
+    /// The devices of other machines of which there is something to be known.
+    fn noted_devices(&self) -> impl Iterator<Item = DeviceRow> + '_ {
+        self.members.others().flat_map(|(_, member)| {
+            member.state.conditions.iter().map(|known| {
+                let sizes = member.told.device_sizes.iter().find(|sizes| sizes.resource == known.resource);
+                let id = sizes.and_then(|sizes| sizes.ids.get(known.slot as usize)).cloned();
+                let is_out = known.reason.is_some();
+                DeviceRow {
+                    resource: known.resource.clone(),
+                    slot: known.slot,
+                    id: id.unwrap_or_else(|| known.slot.to_string()),
+                    state: if is_out { DeviceService::Quarantined } else { DeviceService::InService },
+                    reason: known.reason.clone(),
+                    node: Some(member.view.node),
+                    notes: known.notes.clone(),
+                    ..DeviceRow::default()
+                }
+            })
+        })
     }
 
     fn waiting(&self) -> Vec<WaitingRow> {

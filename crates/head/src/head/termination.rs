@@ -224,6 +224,7 @@ impl HeadCore {
                 failure,
                 was_drained,
                 out_of_memory: OutOfMemory::None,
+                is_device_failure: false,
             };
             self.send(owner, self.workers.with_cause(worker, ended));
         }

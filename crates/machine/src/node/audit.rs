@@ -20,9 +20,13 @@ impl NodeCore {
         for worker in self.devices.out_of_service.values().flat_map(BTreeMap::keys) {
             let is_undying = self.workers.get(worker).is_some_and(|worker| worker.is_doomed);
             let is_remembered = self.devices.checks.is_remembered(*worker);
-            assert!(is_undying || is_remembered || self.devices.measured.is_driver(*worker), "CORE-4");
+            let is_ill = self.devices.doctor == Some(*worker);
+            assert!(is_undying || is_remembered || is_ill || self.devices.measured.is_driver(*worker), "CORE-4");
         }
         assert_eq!(self.ledger.out_of_service().count(), self.devices.out_of_service.len(), "CORE-4");
+        let kept_out = self.devices.out_of_service.values();
+        let by_health = kept_out.filter(|by| self.devices.doctor.is_some_and(|doctor| by.contains_key(&doctor)));
+        assert_eq!(by_health.count(), self.devices.health.len(), "CORE-4: whatever is ill is out of service");
     }
 
     /// What is left that somebody must still let go of.

@@ -44,6 +44,7 @@ impl NodeCore {
     pub fn devices_measured(&mut self, found: Vec<Found>) {
         let is_used = self.has_devices_in_use();
         self.judge_device_memory(&found);
+        self.judge_health(&found);
         let (lost, working): (Vec<_>, Vec<_>) = found.into_iter().partition(|found| found.usage.is_lost);
         let lost = lost.into_iter().map(|lost| (lost.resource.to_owned(), lost.slot)).collect();
         let told = working.into_iter().filter(|_| is_used).map(|found| DeviceUse {

@@ -69,6 +69,7 @@ impl NodeCore {
         self.report(WorkerGone { worker: WorkerNumber(key), text: text.to_owned() });
         self.return_to_service(key, |_| false);
         self.closed_with(key);
+        self.devices.failed.remove(&key);
         let grants = worker.surplus.into_iter().chain(worker.grant);
         let step = self.devices.checks.begin(key, worker.pid.unwrap_or(0), grants.collect(), self.now);
         self.devices_checked(key, step);
@@ -87,12 +88,17 @@ impl NodeCore {
                 self.plan.node, self.plan.ip
             );
             let out_of_memory = OutOfMemory::None;
-            return self.report(WorkerDied { worker: WorkerNumber(key), text, out_of_memory, is_violation: true });
+            let died = WorkerDied { worker: WorkerNumber(key), text, out_of_memory, ..WorkerDied::default() };
+            return self.report(WorkerDied { is_violation: true, ..died });
         }
         let cause = worker.memory.cause.as_ref();
-        let text = cause.map_or(text, |cause| cause.text.as_str()).to_owned();
+        let text = cause.map_or(text, |cause| cause.text.as_str());
         let out_of_memory = cause.map_or(OutOfMemory::None, |cause| cause.kind);
-        self.report(WorkerDied { worker: WorkerNumber(key), text, out_of_memory, is_violation: false });
+        let blamed = self.device_blame(key).filter(|_| cause.is_none());
+        let is_device_failure = blamed.as_ref().is_some_and(|(_, is_hardware)| *is_hardware);
+        let text = blamed.map_or(text.to_owned(), |(error, _)| format!("{text}; {error}"));
+        let (worker, is_violation) = (WorkerNumber(key), false);
+        self.report(WorkerDied { worker, text, out_of_memory, is_violation, is_device_failure });
     }
 
     /// The worker keeps nothing, and is free for another of its job and environment.

@@ -47,7 +47,7 @@ impl NodeCore {
             name: self.plan.name.clone(),
             listens,
             draining: self.draining_told(),
-            device_sizes: device_sizes(self.ledger.inventory()),
+            device_sizes: device_sizes(self.ledger.inventory(), &self.plan.offer),
         }
     }
 
@@ -90,6 +90,7 @@ impl NodeCore {
             HeadOrder::GroupRelease(said) => self.release_for_head(&said),
             HeadOrder::WorkerReturn(said) => self.make_idle(said.worker.0),
             HeadOrder::WorkerKill(said) => self.kill_worker(said.worker.0),
+            HeadOrder::DeviceOrder(order) => self.device_ordered(&order),
         }
     }
 
@@ -274,8 +275,8 @@ impl NodeCore {
         let available = self.ledger.available();
         let free =
             amounts(available.iter().filter(|(name, _)| !name.is_device()).map(|(name, amount)| (name, *amount)));
-        let uses = self.devices.measured.uses.clone();
-        NodeState { order, free, devices, store_used: self.store_used, uses, ..NodeState::default() }
+        let (uses, conditions) = (self.devices.measured.uses.clone(), self.device_conditions());
+        NodeState { order, free, devices, store_used: self.store_used, uses, conditions, ..NodeState::default() }
     }
 
     /// This node is being emptied: it remembers for the next head.

@@ -2,12 +2,14 @@
 
 use super::Daemon;
 use crate::children::packages::Wanted;
+use crate::device_test::DeviceTest;
 use crate::machine;
 use crate::objects::Answer;
 use crate::poller::Token;
+use oxiray_families::DeviceCheck;
 use oxiray_head::StoreFigures;
 use oxiray_ids::{ObjectId, WorkerNumber};
-use oxiray_machine::{Effect, Key};
+use oxiray_machine::{DeviceSlot, Effect, Key};
 use oxiray_wire::Message;
 use oxiray_wire::message::{
     ClientToDaemon, ClientToHead, ClientToStore, HoldingsQuery, Peer, Recover, ReportQuery, Spilled, StoreRefused,
@@ -65,7 +67,30 @@ impl Daemon {
             Effect::AskDevice(question) => self.devices.ask(question),
             Effect::MeasureDevices => self.devices.measure(),
             Effect::LookAtOpenNodes { workers } => self.devices.look_at_open_nodes(workers),
+            Effect::CheckDevice { device } => self.check_device(device),
             Effect::Log(line) => self.log.line(&line),
+        }
+    }
+
+    /// Starts the process that checks a device; what becomes of it is among the answers of the devices' desk.
+    fn check_device(&mut self, device: DeviceSlot) {
+        let offer = &self.core.plan().offer;
+        let offered = offer.of(&device.0);
+        let check = offered.and_then(|offered| Some((offered, offered.family.monitor.as_ref()?.check?)));
+        let Some((offered, DeviceCheck::Cuda { variable })) = check else {
+            return self.devices.not_tested(device, "there is no check for devices of this family".to_owned());
+        };
+        let id = offered.id(device.1).trim().to_owned();
+        let started =
+            std::env::current_exe().and_then(|program| DeviceTest::start(&program, (variable.as_ref(), id.as_ref())));
+        match started {
+            Ok((test, pid)) => {
+                self.children.reaper.register(pid);
+                self.devices.await_test(device, test);
+            }
+            Err(error) => {
+                self.devices.not_tested(device, format!("the process of the check cannot be started: {error}"))
+            }
         }
     }
 

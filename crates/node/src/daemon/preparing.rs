@@ -12,6 +12,7 @@ use crate::objects::StoreClient;
 use crate::session::{self, Session};
 use crate::start_error::{StartError, Step as _};
 use oxiray_accelerators::Host;
+use oxiray_families::{XIDS_FATAL_VARIABLE, XIDS_IGNORE_VARIABLE, XidRules};
 use oxiray_ids::NodeId;
 use oxiray_journal::Store;
 use oxiray_machine::Plan;
@@ -100,7 +101,9 @@ pub(super) fn prepare(
         }
         (None, None) => None,
     };
-    let devices = DeviceClient::of(&host, &plan.offer).step("prepare to ask about its devices")?;
+    let rules =
+        XidRules::of(host.variable(XIDS_FATAL_VARIABLE).as_deref(), host.variable(XIDS_IGNORE_VARIABLE).as_deref());
+    let devices = DeviceClient::of(&host, &plan.offer, &rules?).step("prepare to ask about its devices")?;
     let address = joined.as_ref().map_or_else(|| format!("{}:{port}", plan.ip), |it| it.admitted.address.clone());
     let spill = config.machine.spill_directory.clone().unwrap_or_else(|| session.directory().join("spill"));
     let store = StoreClient::open(plan.store_bytes, spill, bounds.spill_fullness_max).step("open the object store")?;

@@ -218,6 +218,7 @@ impl Daemon {
             VisitorToHead::StateFollow(asked) => self.core.state_follow(key, asked),
             VisitorToHead::MetricsQuery(asked) => self.core.metrics_query(key, asked.request),
             VisitorToHead::DrainAsked(asked) => self.core.drain_asked(key, &asked),
+            VisitorToHead::DeviceAsked(asked) => self.core.device_asked(key, &asked),
             VisitorToHead::GrowthState(state) => self.core.growth_state(key, &state),
             VisitorToHead::SubmissionAsked(asked) => self.submission_asked(key, &asked),
             VisitorToHead::TokenAsked(asked) => self.token_asked(key, &asked),

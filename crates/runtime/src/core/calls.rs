@@ -51,6 +51,8 @@ pub(crate) struct Task {
     pub(crate) unreached: u32,
     /// How often its worker was ended for want of memory.
     pub(crate) shortages: u32,
+    /// How often a device failed under it.
+    pub(crate) device_failures: u32,
     /// It waits so long for its next attempt.
     pub(crate) paused_until: Option<Instant>,
 }

@@ -182,7 +182,8 @@ parts! {
 direction! {
     /// What a visitor asks of the head, by way of its machine where that is another.
     VisitorToHead:
-        StateQuery, StateFollow, MetricsQuery, DrainAsked, GrowthState, GrowthQuery, SubmissionAsked, TokenAsked,
+        StateQuery, StateFollow, MetricsQuery, DrainAsked, DeviceAsked, GrowthState, GrowthQuery, SubmissionAsked,
+        TokenAsked,
 }
 direction! {
     /// What a visitor says about the session of the daemon that it came to.
@@ -261,6 +262,7 @@ direction! {
     /// What the head has a node do with workers, bundles and jobs.
     HeadOrder:
         JobAnnounced, JobOver, EnvironmentMade, Draining, Place, GroupPrepare, GroupRelease, WorkerReturn, WorkerKill,
+        DeviceOrder,
 }
 direction! {
     /// What the daemon of the head says to that of a node.

@@ -65,6 +65,8 @@ spelled! {
         DeviceIsolation: "device_isolation",
         /// It had a device open that it was not granted, and its node ends what does.
         DeviceViolation: "device_violation",
+        /// The hardware of a device that it had failed.
+        DeviceFailed: "device_failed",
         /// It took more memory of a device than it asked for, and its node ended it.
         DeviceMemory: "device_memory_exceeded",
         /// The connection to the daemon is over.

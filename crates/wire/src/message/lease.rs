@@ -124,6 +124,9 @@ pub struct LeaseEnded {
     /// Whether it ended for want of memory, which `text` tells of then.
     #[field(33)]
     pub out_of_memory: OutOfMemory,
+    /// Whether the hardware of a device that it had failed: what ran is run again without that being counted, a few times.
+    #[field(34)]
+    pub is_device_failure: bool,
 }
 
 /// Whether a worker ended for want of memory.

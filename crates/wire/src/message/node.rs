@@ -7,6 +7,7 @@ use super::{
     ActorCreate, Amount, BundleAsked, BundleFree, BundleName, ConnectionTicket, Draining, Driver, Environment, Failure,
     OutOfMemory,
 };
+use crate::state::DeviceCondition;
 use bytes::Bytes;
 use oxiray_fields::Fields;
 use oxiray_ids::{BundleNumber, JobId, NodeId, PlacementGroupId, WorkerId, WorkerNumber};
@@ -77,12 +78,12 @@ pub struct NodeJoin {
     /// When its daemon began, in milliseconds since 1970.
     #[field(11)]
     pub started_ms: u64,
-    /// How large its devices are, where that is known.
+    /// How large its devices are and what they are called, where that is known.
     #[field(12)]
     pub device_sizes: Vec<DeviceSizes>,
 }
 
-/// The memory of the devices of one resource.
+/// How large the devices of one resource are, and what they are called.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct DeviceSizes {
     /// The resource.
@@ -91,6 +92,9 @@ pub struct DeviceSizes {
     /// Bytes of each, by its number; 0 where they are not known.
     #[field(2)]
     pub bytes: Vec<u64>,
+    /// The UUID of each, or what the variable that shows devices to programs calls it; empty where that is its number.
+    #[field(3)]
+    pub ids: Vec<String>,
 }
 
 /// member → head: its ledger changed.
@@ -118,6 +122,9 @@ pub struct NodeState {
     /// Bundles that are set aside no longer. One of `bundles` with the same name was set aside after that.
     #[field(7)]
     pub dissolved: Vec<BundleName>,
+    /// What is to be known of devices besides: those that are out of service, and those that had errors or are misused.
+    #[field(8)]
+    pub conditions: Vec<DeviceCondition>,
 }
 
 /// How much a device is used at a moment.
@@ -351,6 +358,9 @@ pub struct WorkerDied {
     /// Whether its node ended it for a device that it had open and was not granted, which `text` tells of then.
     #[field(34)]
     pub is_violation: bool,
+    /// Whether the hardware of a device that it had failed just before, which `text` tells of then.
+    #[field(35)]
+    pub is_device_failure: bool,
 }
 
 /// member → head: the worker and everything that descends from it are dead and reaped.

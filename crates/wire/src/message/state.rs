@@ -1,7 +1,7 @@
 //! What runs and what ran: questions about it, and the processes' own records of their calls.
 
 use super::{Amount, CallError, CallOrigin, Failure};
-use crate::state::{DrainTold, Explanation, GoneRow, StateKind, Summary, Tables};
+use crate::state::{DeviceTold, DrainTold, Explanation, GoneRow, StateKind, Summary, Tables};
 use oxiray_fields::Fields;
 use oxiray_ids::{ActorId, LeaseNumber, LeaseRequestNumber, PlacementGroupId, TaskId};
 
@@ -42,7 +42,7 @@ pub struct StateFilter {
     pub value: String,
 }
 
-/// daemon → asker: the answer to a [`StateQuery`] or a [`DrainAsked`](super::DrainAsked).
+/// daemon → asker: the answer to a [`StateQuery`], a [`DrainAsked`](super::DrainAsked) or a [`DeviceAsked`](super::DeviceAsked).
 #[derive(Debug, Clone, PartialEq, Default, Fields)]
 pub struct StateReport {
     /// The question.
@@ -72,6 +72,9 @@ pub struct StateReport {
     /// What came of an order to empty a node.
     #[field(11)]
     pub drained: Option<DrainTold>,
+    /// What was ordered of a device.
+    #[field(12)]
+    pub device: Option<DeviceTold>,
 }
 
 /// visitor → head: what changed in these lists since the cursor? Answered by one [`StateChanges`], when something did.

@@ -22,7 +22,7 @@ pub struct ClusterState {
     /// The nodes, the head's own first, and the dead ones that are remembered.
     #[field(3)]
     pub nodes: Vec<NodeRow>,
-    /// The devices of the head's machine.
+    /// The devices of the head's machine, and those of other machines of which there is something to be known.
     #[field(4)]
     pub devices: Vec<DeviceRow>,
     /// What waits for resources.
@@ -60,7 +60,7 @@ pub struct ClusterState {
     pub daemon: Option<DaemonState>,
 }
 
-/// A device of the head's machine.
+/// A device.
 #[derive(Debug, Clone, PartialEq, Default, Fields, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DeviceRow {
@@ -95,6 +95,49 @@ pub struct DeviceRow {
     /// Which processes of workers have it open without having been granted it, in words.
     #[field(10)]
     pub violations: Vec<String>,
+    /// Its node, where that is not the head's; who has it and how it was declared is not known then.
+    #[field(11)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<NodeId>,
+    /// What is to be known of its health while it is in service, in words.
+    #[field(12)]
+    pub notes: Vec<String>,
+}
+
+/// What is to be known of a device besides what is free of it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DeviceCondition {
+    /// The resource.
+    #[field(1)]
+    pub resource: String,
+    /// Its number among those of its node.
+    #[field(2)]
+    pub slot: u32,
+    /// Why it is out of service; nothing where it is in service.
+    #[field(3)]
+    pub reason: Option<String>,
+    /// Whether its node took it out of service by itself, which the head may undo.
+    #[field(4)]
+    pub is_automatic: bool,
+    /// What else is to be known, in words.
+    #[field(5)]
+    pub notes: Vec<String>,
+}
+
+/// What was ordered of a device.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DeviceTold {
+    /// Its node.
+    #[field(1)]
+    pub node_id: NodeId,
+    /// The resource.
+    #[field(2)]
+    pub resource: String,
+    /// Its number among those of its node.
+    #[field(3)]
+    pub slot: u32,
 }
 
 /// A process that has a device, or a part of it.

@@ -153,7 +153,9 @@ impl<I: Io> Client<I> {
             OutOfMemory::Passing => self.try_with_more_memory(task, &ended.text),
             OutOfMemory::Lasting | OutOfMemory::OfDevice => false,
             OutOfMemory::None | OutOfMemory::Kernel => {
-                ended.was_drained && self.try_elsewhere(task) || self.try_again(task, Some(&ended.text))
+                ended.was_drained && self.try_elsewhere(task)
+                    || ended.is_device_failure && self.try_on_another_device(task)
+                    || self.try_again(task, Some(&ended.text))
             }
         }
     }
@@ -211,6 +213,7 @@ fn lost_with(ended: &LeaseEnded, name: &str, attempts: u32) -> Failure {
     let which = format!("This was attempt {attempts}, the last that max_retries allows");
     let (code, text) = match ended.out_of_memory {
         OutOfMemory::None if *node_died => (FailureCode::NodeDied, died(name, text, &which)),
+        OutOfMemory::None if ended.is_device_failure => (FailureCode::DeviceFailed, died(name, text, &which)),
         OutOfMemory::None => (FailureCode::WorkerCrashed, died(name, text, &which)),
         OutOfMemory::Kernel => {
             (FailureCode::OutOfMemory, format!("the worker that ran `{name}` died: {text}. {which}"))

@@ -14,6 +14,9 @@ use crate::core::signals::ClientEvent;
 use oxiray_ids::TaskId;
 use std::time::{Duration, Instant};
 
+/// How often a device may fail under a task without that being counted.
+const DEVICE_FAILURES_MAX: u32 = 3;
+
 impl<I: Io> Client<I> {
     /// Puts a task back into its queue, now or later, where it has retries left. `crash` is how its worker ended, where
     /// that is why it is run again.
@@ -110,7 +113,7 @@ impl<I: Io> Client<I> {
         true
     }
 
-    /// Has a task that ended with its machine, which was emptied, run once more without that being counted; `false` where
+    /// Has a task that ended with its machine, which was emptied, or with a device run once more without that being counted; `false` where
     /// it was to run once at most.
     pub(crate) fn try_elsewhere(&mut self, id: TaskId) -> bool {
         let Some(Target::Class(queue)) = self.calls.tasks.get(&id).map(|task| task.target) else { return false };
@@ -119,6 +122,16 @@ impl<I: Io> Client<I> {
             self.leases.queues[queue].pending.push_front(id);
         }
         may_repeat
+    }
+
+    /// Has a task that ended since a device failed run once more without that being counted; `false` where it was to run once
+    /// at most, or devices fail under it again and again.
+    pub(crate) fn try_on_another_device(&mut self, id: TaskId) -> bool {
+        let Some(task) = self.calls.tasks.get_mut(&id).filter(|task| task.device_failures < DEVICE_FAILURES_MAX) else {
+            return false;
+        };
+        task.device_failures += 1;
+        self.try_elsewhere(id)
     }
 
     /// Has what ended with a machine that was emptied count as one more attempt, and spends no retry; `false` where it was

@@ -89,6 +89,7 @@ impl<I: Io> Client<I> {
             crashes: 0,
             unreached: 0,
             shortages: 0,
+            device_failures: 0,
             paused_until: None,
         };
         self.calls.tasks.insert(task, entry);

@@ -1,0 +1,43 @@
+//! `oxiray device`: takes a device out of service, has it checked, and puts it back.
+
+use crate::arguments::{DeviceCommand, DeviceOrderOptions, DeviceVerb};
+use crate::visit;
+use crate::{list, say};
+use anyhow::{Context as _, bail};
+use oxiray_wire::message::{DeviceAction, DeviceAsked};
+
+pub(crate) fn run(options: &DeviceCommand) -> anyhow::Result<()> {
+    match &options.verb {
+        DeviceVerb::Drain { order, reason } => {
+            let reason = reason.clone().unwrap_or_default();
+            let asked = DeviceAsked { action: DeviceAction::Drain, reason, ..DeviceAsked::default() };
+            ask(order, asked, "is given to nobody any more; who has it keeps it. `oxiray device undrain` puts it back")
+        }
+        DeviceVerb::Undrain { order, force } => {
+            let asked = DeviceAsked { action: DeviceAction::Undrain, is_forced: *force, ..DeviceAsked::default() };
+            let told = "is put back into service";
+            let checked = format!("{told} when it has passed a check: see `oxiray status`");
+            ask(order, asked, if *force { told } else { &checked })
+        }
+        DeviceVerb::Check { order } => {
+            let asked = DeviceAsked { action: DeviceAction::Check, ..DeviceAsked::default() };
+            ask(order, asked, "is being checked; where it does not pass it stays out of service: see `oxiray status`")
+        }
+    }
+}
+
+fn ask(order: &DeviceOrderOptions, asked: DeviceAsked, told: &str) -> anyhow::Result<()> {
+    let Some((node, device)) = order.device.rsplit_once('/') else {
+        bail!(
+            "`{}` names no device of a node: give NODE/DEVICE, such as 127.0.0.1/0, where NODE is the identifier, the name \
+             or the address of a node (`oxiray list nodes`), and DEVICE a number, RESOURCE:NUMBER or a UUID",
+            order.device
+        );
+    };
+    let asked = DeviceAsked { node: node.to_owned(), device: device.to_owned(), ..asked };
+    let found = visit::find(order.address.as_deref())?;
+    let report = visit::state(&mut visit::begin(&found)?, asked, list::ANSWER_LIMIT)?;
+    let device = report.device.context("the daemon does not say which device it ordered: it is of another version")?;
+    say(&format!("{} {} of node {} {told}.", device.resource, device.slot, device.node_id));
+    Ok(())
+}

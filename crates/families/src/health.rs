@@ -1,0 +1,90 @@
+//! What a driver says of a device's health.
+
+use std::fmt;
+
+/// The signs that a driver gives of a device's health at a moment. What it does not tell is not guessed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Health {
+    /// What the driver needs before the device can be relied on; `None` where it does not tell.
+    pub recovery: Option<Recovery>,
+    /// Rows of memory are to be replaced by spare ones at the next reset. Until then the device may be used.
+    pub is_remap_pending: bool,
+    /// A row of memory could not be replaced by a spare one.
+    pub has_remap_failed: bool,
+    /// Errors of its memory that could not be corrected, since its driver was loaded; `None` where that is not counted.
+    pub uncorrected_errors: Option<u64>,
+}
+
+/// What a driver needs before a device can be relied on (`NVML_FI_DEV_GET_GPU_RECOVERY_ACTION`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Recovery {
+    /// Nothing: it is healthy.
+    Nothing,
+    /// A reset of the device.
+    Reset,
+    /// A restart of the machine.
+    Reboot,
+    /// Nothing that uses its links to other devices may run until those have been drained.
+    DrainLinks,
+    /// No new work, and then a reset of the device.
+    DrainAndReset,
+    /// Recovery of the domain of machines that share its memory.
+    RecoverDomain,
+    /// Something that this version does not know.
+    Other(u32),
+}
+
+impl Recovery {
+    /// What NVML's number means.
+    pub fn of(number: u32) -> Self {
+        match number {
+            0 => Self::Nothing,
+            1 | 6 => Self::Reset,
+            2 | 7 => Self::Reboot,
+            3 => Self::DrainLinks,
+            4 => Self::DrainAndReset,
+            5 => Self::RecoverDomain,
+            other => Self::Other(other),
+        }
+    }
+
+    /// Whether nobody may be given the device before that was done.
+    pub fn keeps_out_of_service(self) -> bool {
+        matches!(self, Self::Reset | Self::Reboot | Self::DrainAndReset)
+    }
+}
+
+impl fmt::Display for Recovery {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => formatter.write_str("nothing"),
+            Self::Reset => formatter.write_str("a reset of the device"),
+            Self::Reboot => formatter.write_str("a restart of the machine"),
+            Self::DrainLinks => formatter.write_str("its links to other devices drained"),
+            Self::DrainAndReset => formatter.write_str("no new work and then a reset of the device"),
+            Self::RecoverDomain => formatter.write_str("its domain of shared memory (IMEX) recovered"),
+            Self::Other(number) => write!(formatter, "recovery action {number}"),
+        }
+    }
+}
+
+/// An error that a driver reported of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceError {
+    /// The device's place among those that were asked about.
+    pub place: usize,
+    /// The number under which NVIDIA's driver reports it.
+    pub xid: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reset_and_a_restart_keep_a_device_out_of_service_and_its_links_do_not() {
+        let kept: Vec<u32> = (0..10).filter(|number| Recovery::of(*number).keeps_out_of_service()).collect();
+        assert_eq!(kept, [1, 2, 4, 6, 7]);
+        assert_eq!(Recovery::of(9), Recovery::Other(9));
+    }
+}

@@ -1,0 +1,419 @@
+//! Which devices are ill, why nobody is given them, and how they come back.
+//!
+//! - HEALTH-1: an error that an application caused never takes a device out of service.
+//! - HEALTH-2: a device that was taken out for its hardware comes back when its driver needs nothing any more and it has
+//!   passed the check, or by hand.
+//! - HEALTH-3: what was drained by hand comes back by hand alone.
+//! - HEALTH-4: a device that somebody has is not checked: the check would be in the way.
+
+use crate::device_checks::DeviceSlot;
+use oxiray_families::{Health, Recovery, XidClass, XidText};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
+
+/// The errors of one device that are remembered.
+const ERRORS_MAX: usize = 8;
+/// How long before the end of a process an error may have been its cause.
+const ERROR_COUNTS: Duration = Duration::from_secs(10);
+/// Until a device is checked again that did not pass.
+const CHECKED_AGAIN_AFTER: Duration = Duration::from_secs(60);
+/// How long the head's word stands that a device is kept in service.
+const KEPT_FOR: Duration = Duration::from_secs(600);
+
+/// An error that a driver reported of a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceErrorSeen {
+    /// The device.
+    pub device: DeviceSlot,
+    /// NVIDIA's number for it.
+    pub xid: u32,
+    /// What it says of the device.
+    pub class: XidClass,
+}
+
+/// What the check of a device came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CheckOutcome {
+    /// It computes and remembers.
+    Passed,
+    /// It does not, and how.
+    Failed(String),
+    /// Nothing was found out, and why: there is no library by which a device is reached, say.
+    NotMade(String),
+}
+
+/// Why a device is ill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// Its driver reported an error of its hardware.
+    Error,
+    /// Its driver needs something before it can be relied on, or counts errors that cannot be corrected.
+    Driver,
+    /// A person drained it.
+    Hand,
+    /// A person wants it back, or checked.
+    Returning,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Check {
+    /// The cause is not gone, or somebody has the device.
+    NotDue,
+    UnderWay,
+    Failed(Instant),
+}
+
+#[derive(Debug)]
+struct Illness {
+    cause: Cause,
+    reason: String,
+    check: Check,
+}
+
+/// What is to be done about a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Nobody is given it, for this reason; where it is out of service already, for this one from now on.
+    Out(DeviceSlot, String),
+    /// It is given to people again.
+    Back(DeviceSlot),
+    /// It is to be checked.
+    Check(DeviceSlot),
+    /// Those who have it are told.
+    Tell(DeviceSlot, String),
+    /// Those who have it are ended, for this reason.
+    EndHolders(DeviceSlot, String),
+}
+
+/// The health of a machine's devices.
+#[derive(Debug, Default)]
+pub(crate) struct DeviceHealth {
+    ill: BTreeMap<DeviceSlot, Illness>,
+    errors: BTreeMap<DeviceSlot, VecDeque<(Instant, DeviceErrorSeen)>>,
+    /// Those that need a reset when it suits.
+    remap_pending: BTreeSet<DeviceSlot>,
+    /// Those that the head keeps in service: until when, and what is said of it.
+    kept: BTreeMap<DeviceSlot, (Instant, String)>,
+    /// The errors that could not be corrected, when each device was first seen.
+    uncorrected: BTreeMap<DeviceSlot, u64>,
+}
+
+impl DeviceHealth {
+    /// A driver reported an error.
+    pub(crate) fn error(&mut self, seen: DeviceErrorSeen, now: Instant) -> Vec<Verdict> {
+        let DeviceErrorSeen { device, xid, class } = seen.clone();
+        let (resource, slot) = &device;
+        let errors = self.errors.entry(device.clone()).or_default();
+        errors.push_back((now, seen));
+        if errors.len() > ERRORS_MAX {
+            errors.pop_front();
+        }
+        let error = XidText(xid);
+        match class {
+            XidClass::Note => Vec::new(),
+            XidClass::Application => {
+                vec![Verdict::Tell(
+                    device.clone(),
+                    format!("{resource} {slot} reported {error}: what runs on it caused that, and the device goes on"),
+                )]
+            }
+            XidClass::Contained => {
+                vec![Verdict::Tell(
+                    device.clone(),
+                    format!(
+                        "{resource} {slot} reported {error}: its hardware failed and contained that; what runs on it may be \
+                         hurt, and the device goes on"
+                    ),
+                )]
+            }
+            XidClass::Reset => {
+                let reason = format!("{error}: it is to be reset");
+                self.falls_ill(&device, Cause::Error, reason, now)
+            }
+            XidClass::Gone => {
+                // The head's word does not help: nobody can use it.
+                self.kept.remove(&device);
+                let reason = format!("{error}: it does not answer any more");
+                let mut verdicts = self.falls_ill(&device, Cause::Error, reason, now);
+                verdicts.push(Verdict::EndHolders(device, error.to_string()));
+                verdicts
+            }
+        }
+    }
+
+    /// What its driver says of a device now; `is_held` where somebody has it.
+    pub(crate) fn seen(&mut self, device: &DeviceSlot, health: &Health, is_held: bool, now: Instant) -> Vec<Verdict> {
+        if health.is_remap_pending {
+            self.remap_pending.insert(device.clone());
+        } else {
+            self.remap_pending.remove(device);
+        }
+        if let Some(reason) = self.driver_needs(device, health) {
+            let is_known = self.ill.get(device).is_some_and(|ill| ill.reason == reason || ill.cause == Cause::Hand);
+            return if is_known { Vec::new() } else { self.falls_ill(device, Cause::Driver, reason, now) };
+        }
+        let Some(ill) = self.ill.get_mut(device) else { return Vec::new() };
+        let is_over = match ill.cause {
+            // An old driver does not tell whether it is over.
+            Cause::Error => health.recovery == Some(Recovery::Nothing),
+            Cause::Driver | Cause::Returning => true,
+            Cause::Hand => false,
+        };
+        let is_due = match ill.check {
+            Check::NotDue => true,
+            Check::UnderWay => false,
+            Check::Failed(again) => again <= now,
+        };
+        if !is_over || !is_due || is_held {
+            return Vec::new();
+        }
+        ill.check = Check::UnderWay;
+        vec![Verdict::Check(device.clone())]
+    }
+
+    /// What keeps the driver's device from being relied on.
+    fn driver_needs(&mut self, device: &DeviceSlot, health: &Health) -> Option<String> {
+        if let Some(recovery) = health.recovery.filter(|recovery| recovery.keeps_out_of_service()) {
+            return Some(format!("its driver needs {recovery}"));
+        }
+        if health.has_remap_failed {
+            return Some("a row of its memory could not be replaced by a spare one: replace the device".to_owned());
+        }
+        let errors = health.uncorrected_errors?;
+        let before = *self.uncorrected.entry(device.clone()).or_insert(errors);
+        let more = errors.checked_sub(before).filter(|more| *more > 0)?;
+        Some(format!("{more} errors of its memory could not be corrected since this node began: it is to be reset"))
+    }
+
+    fn falls_ill(&mut self, device: &DeviceSlot, cause: Cause, reason: String, now: Instant) -> Vec<Verdict> {
+        if self.kept.get(device).is_some_and(|(until, _)| *until > now) {
+            return Vec::new();
+        }
+        self.kept.remove(device);
+        if self.ill.get(device).is_some_and(|ill| ill.cause == Cause::Hand) {
+            return Vec::new();
+        }
+        self.ill.insert(device.clone(), Illness { cause, reason: reason.clone(), check: Check::NotDue });
+        vec![Verdict::Out(device.clone(), reason)]
+    }
+
+    /// What the check of a device came to.
+    pub(crate) fn checked(&mut self, device: &DeviceSlot, outcome: CheckOutcome, now: Instant) -> Vec<Verdict> {
+        let Some(ill) = self.ill.get_mut(device).filter(|ill| ill.check == Check::UnderWay) else { return Vec::new() };
+        match outcome {
+            // Where no check can be made, the driver's word has to do, or that of a person.
+            CheckOutcome::Passed | CheckOutcome::NotMade(_) => {
+                self.ill.remove(device);
+                vec![Verdict::Back(device.clone())]
+            }
+            CheckOutcome::Failed(how) => {
+                ill.check = Check::Failed(now + CHECKED_AGAIN_AFTER);
+                ill.reason = format!("it did not pass the check: {how}");
+                vec![Verdict::Out(device.clone(), ill.reason.clone())]
+            }
+        }
+    }
+
+    /// A person does not want it given to anybody.
+    pub(crate) fn drain(&mut self, device: &DeviceSlot, reason: &str) -> Vec<Verdict> {
+        let why = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+        let reason = format!("it was drained by hand{why}");
+        self.ill.insert(device.clone(), Illness { cause: Cause::Hand, reason: reason.clone(), check: Check::NotDue });
+        vec![Verdict::Out(device.clone(), reason)]
+    }
+
+    /// A person wants it back: at once where it is forced, or somebody has it, and else when it has passed the check.
+    pub(crate) fn undrain(
+        &mut self,
+        device: &DeviceSlot,
+        is_forced: bool,
+        is_held: bool,
+        now: Instant,
+    ) -> Vec<Verdict> {
+        if !self.ill.contains_key(device) {
+            return Vec::new();
+        }
+        if is_forced || is_held {
+            self.ill.remove(device);
+            self.kept.insert(device.clone(), (now + KEPT_FOR, "put back into service by hand".to_owned()));
+            return vec![Verdict::Back(device.clone())];
+        }
+        self.check(device)
+    }
+
+    /// A person wants it checked, and nobody has it.
+    pub(crate) fn check(&mut self, device: &DeviceSlot) -> Vec<Verdict> {
+        let reason = "it is being checked".to_owned();
+        let ill = Illness { cause: Cause::Returning, reason: reason.clone(), check: Check::UnderWay };
+        self.ill.insert(device.clone(), ill);
+        vec![Verdict::Out(device.clone(), reason), Verdict::Check(device.clone())]
+    }
+
+    /// The head keeps it in service, since too many would be missing.
+    pub(crate) fn keep(&mut self, device: &DeviceSlot, why: &str, now: Instant) -> Vec<Verdict> {
+        let is_automatic = self.is_automatic(device);
+        let Some(ill) = self.ill.get(device).filter(|_| is_automatic) else { return Vec::new() };
+        self.kept.insert(device.clone(), (now + KEPT_FOR, format!("kept in service although {}: {why}", ill.reason)));
+        self.ill.remove(device);
+        vec![Verdict::Back(device.clone())]
+    }
+
+    /// Whether a device is ill, and no person said so.
+    pub(crate) fn is_automatic(&self, device: &DeviceSlot) -> bool {
+        let is_gone = |(_, seen): &(Instant, DeviceErrorSeen)| seen.class == XidClass::Gone;
+        let is_gone = self.errors.get(device).is_some_and(|errors| errors.iter().any(is_gone));
+        self.ill.get(device).is_some_and(|ill| matches!(ill.cause, Cause::Error | Cause::Driver)) && !is_gone
+    }
+
+    /// How many are ill.
+    pub(crate) fn len(&self) -> usize {
+        self.ill.len()
+    }
+
+    /// What is to be known of a device that is in service.
+    pub(crate) fn notes(&self, device: &DeviceSlot) -> Vec<String> {
+        let remap = "needs a reset when it suits: rows of its memory are to be replaced by spare ones";
+        let remap = self.remap_pending.contains(device).then(|| remap.to_owned());
+        let kept = self.kept.get(device).map(|(_, why)| why.clone());
+        let last = self.errors.get(device).and_then(VecDeque::back);
+        let last = last.map(|(_, seen)| format!("last error: {}", XidText(seen.xid)));
+        remap.into_iter().chain(kept).chain(last).collect()
+    }
+
+    /// The devices of which there is something to be known.
+    pub(crate) fn noted(&self) -> impl Iterator<Item = &DeviceSlot> {
+        self.errors.keys().chain(&self.remap_pending).chain(self.kept.keys())
+    }
+
+    /// The error of one of these devices that may have ended a process just now, and whether the hardware is to blame.
+    pub(crate) fn blame<'a>(
+        &self,
+        devices: impl IntoIterator<Item = &'a DeviceSlot>,
+        now: Instant,
+    ) -> Option<(String, bool)> {
+        let recent = devices.into_iter().flat_map(|device| self.errors.get(device).into_iter().flatten());
+        let recent = recent
+            .filter(|(at, seen)| seen.class != XidClass::Note && now.saturating_duration_since(*at) <= ERROR_COUNTS);
+        // The gravest says most.
+        let (at, seen) = recent.max_by_key(|(at, seen)| (seen.class, *at))?;
+        let (resource, slot) = &seen.device;
+        let before = now.saturating_duration_since(*at).as_secs_f64();
+        let error = XidText(seen.xid);
+        Some((format!("{resource} {slot} reported {error} {before:.1} s before"), seen.class > XidClass::Application))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gpu(slot: u32) -> DeviceSlot {
+        ("GPU".to_owned(), slot)
+    }
+
+    fn error(slot: u32, xid: u32, class: XidClass) -> DeviceErrorSeen {
+        DeviceErrorSeen { device: gpu(slot), xid, class }
+    }
+
+    fn told(recovery: Recovery) -> Health {
+        Health { recovery: Some(recovery), ..Health::default() }
+    }
+
+    fn is_out(verdicts: &[Verdict], part: &str) -> bool {
+        matches!(verdicts, [Verdict::Out(_, reason), ..] if reason.contains(part))
+    }
+
+    #[test]
+    fn an_applications_error_is_told_and_the_device_goes_on() {
+        let (mut health, now) = (DeviceHealth::default(), Instant::now());
+        for class in [XidClass::Application, XidClass::Contained] {
+            assert!(matches!(&health.error(error(0, 31, class), now)[..], [Verdict::Tell(..)]), "HEALTH-1");
+        }
+        assert_eq!(health.error(error(0, 63, XidClass::Note), now), []);
+        assert_eq!(health.len(), 0);
+        let (words, is_hardware) = health.blame(&[gpu(0)], now + Duration::from_millis(400)).expect("there is one");
+        assert!(words.contains("Xid 31") && words.contains("0.4 s before") && is_hardware, "{words}");
+        assert_eq!(health.blame(&[gpu(1)], now), None);
+        assert_eq!(health.blame(&[gpu(0)], now + Duration::from_secs(11)), None);
+    }
+
+    #[test]
+    fn the_blame_is_the_hardwares_only_where_the_hardware_failed() {
+        let (mut health, now) = (DeviceHealth::default(), Instant::now());
+        health.error(error(0, 13, XidClass::Application), now);
+        assert!(!health.blame(&[gpu(0)], now).expect("there is one").1);
+        health.error(error(0, 48, XidClass::Reset), now);
+        health.error(error(0, 45, XidClass::Application), now);
+        let (words, is_hardware) = health.blame(&[gpu(0)], now).expect("there is one");
+        assert!(is_hardware && words.contains("Xid 48"), "{words}");
+    }
+
+    #[test]
+    fn a_device_with_a_hardware_error_comes_back_after_the_drivers_word_and_the_check() {
+        let (mut health, mut now) = (DeviceHealth::default(), Instant::now());
+        assert!(is_out(&health.error(error(0, 95, XidClass::Reset), now), "Xid 95"));
+        assert!(is_out(&health.seen(&gpu(0), &told(Recovery::Reset), true, now), "needs a reset"));
+        assert_eq!(health.seen(&gpu(0), &told(Recovery::Reset), true, now), [], "said once");
+        assert_eq!(health.seen(&gpu(0), &told(Recovery::Nothing), true, now), [], "HEALTH-4");
+        assert_eq!(health.seen(&gpu(0), &told(Recovery::Nothing), false, now), [Verdict::Check(gpu(0))]);
+        assert_eq!(health.seen(&gpu(0), &told(Recovery::Nothing), false, now), [], "one at a time");
+        let failed = health.checked(&gpu(0), CheckOutcome::Failed("3 words differ".into()), now);
+        assert!(is_out(&failed, "3 words differ"), "{failed:?}");
+        assert_eq!(health.seen(&gpu(0), &told(Recovery::Nothing), false, now), [], "not at once");
+        now += CHECKED_AGAIN_AFTER;
+        assert_eq!(health.seen(&gpu(0), &told(Recovery::Nothing), false, now), [Verdict::Check(gpu(0))]);
+        assert_eq!(health.checked(&gpu(0), CheckOutcome::Passed, now), [Verdict::Back(gpu(0))], "HEALTH-2");
+        assert_eq!(health.checked(&gpu(0), CheckOutcome::Passed, now), []);
+        assert_eq!(health.len(), 0);
+    }
+
+    #[test]
+    fn what_its_driver_reported_and_does_not_take_back_stays_until_a_person_says_so() {
+        let (mut health, now) = (DeviceHealth::default(), Instant::now());
+        health.error(error(0, 48, XidClass::Reset), now);
+        assert_eq!(health.seen(&gpu(0), &Health::default(), false, now), [], "an old driver does not tell");
+        let verdicts = health.undrain(&gpu(0), false, false, now);
+        assert!(matches!(&verdicts[..], [Verdict::Out(..), Verdict::Check(_)]), "{verdicts:?}");
+        assert_eq!(health.checked(&gpu(0), CheckOutcome::NotMade("no library".into()), now), [Verdict::Back(gpu(0))]);
+    }
+
+    #[test]
+    fn what_was_drained_by_hand_comes_back_by_hand() {
+        let (mut health, now) = (DeviceHealth::default(), Instant::now());
+        assert!(is_out(&health.drain(&gpu(1), "fan"), "by hand: fan"));
+        assert_eq!(health.seen(&gpu(1), &told(Recovery::Nothing), false, now), [], "HEALTH-3");
+        assert_eq!(health.error(error(1, 95, XidClass::Reset), now), [], "it is out already");
+        assert_eq!(health.undrain(&gpu(1), false, true, now), [Verdict::Back(gpu(1))], "somebody has it (HEALTH-4)");
+        assert_eq!(health.undrain(&gpu(1), true, false, now), [], "it is back");
+        health.drain(&gpu(1), "");
+        assert_eq!(health.undrain(&gpu(1), true, false, now), [Verdict::Back(gpu(1))]);
+    }
+
+    #[test]
+    fn one_that_is_gone_ends_its_holders_and_is_not_kept() {
+        let (mut health, now) = (DeviceHealth::default(), Instant::now());
+        health.error(error(0, 95, XidClass::Reset), now);
+        assert_eq!(health.keep(&gpu(0), "too many are out", now), [Verdict::Back(gpu(0))]);
+        assert_eq!(health.error(error(0, 95, XidClass::Reset), now), [], "it is kept");
+        assert_eq!(health.seen(&gpu(0), &told(Recovery::Reset), false, now), []);
+        assert!(health.notes(&gpu(0))[0].contains("kept in service although Xid 95"), "{:?}", health.notes(&gpu(0)));
+        let verdicts = health.error(error(0, 79, XidClass::Gone), now);
+        assert!(is_out(&verdicts, "Xid 79") && matches!(verdicts[1], Verdict::EndHolders(..)), "{verdicts:?}");
+        assert_eq!(health.keep(&gpu(0), "too many are out", now), [], "nobody can use it");
+        health.error(error(1, 95, XidClass::Reset), now);
+        health.keep(&gpu(1), "too many are out", now);
+        assert!(is_out(&health.seen(&gpu(1), &told(Recovery::Reset), false, now + KEPT_FOR), "needs a reset"));
+    }
+
+    #[test]
+    fn rows_that_wait_for_a_reset_are_noted_and_rows_that_cannot_be_replaced_are_not_borne() {
+        let (mut health, now) = (DeviceHealth::default(), Instant::now());
+        let pending = Health { is_remap_pending: true, ..Health::default() };
+        assert_eq!(health.seen(&gpu(0), &pending, false, now), []);
+        assert!(health.notes(&gpu(0))[0].contains("when it suits"));
+        assert!(is_out(&health.seen(&gpu(0), &Health { has_remap_failed: true, ..pending }, false, now), "replace"));
+        let counted = |errors| Health { uncorrected_errors: Some(errors), ..Health::default() };
+        assert_eq!(health.seen(&gpu(2), &counted(7), false, now), [], "those were there before");
+        assert!(is_out(&health.seen(&gpu(2), &counted(9), false, now), "2 errors"));
+    }
+}

@@ -1,0 +1,160 @@
+//! Devices that are ill: who is given none of them, who is told, who is ended, and how they come back.
+
+use super::NodeCore;
+use crate::Effect;
+use crate::device_checks::{DeviceSlot, devices_of};
+use crate::device_health::{CheckOutcome, DeviceErrorSeen, Verdict};
+use crate::names::Key;
+use oxiray_accelerators::DeviceUse as Found;
+use oxiray_families::{XidClass, XidText};
+use oxiray_ids::JobId;
+use oxiray_wire::message::{DeviceAction, DeviceOrder};
+use oxiray_wire::state::DeviceCondition;
+use std::collections::{BTreeMap, BTreeSet};
+
+impl NodeCore {
+    /// Drivers reported errors of devices.
+    pub fn devices_failed(&mut self, seen: Vec<DeviceErrorSeen>) {
+        for error in seen {
+            let (resource, slot) = &error.device;
+            if error.class == XidClass::Note {
+                self.log(format!("{resource} {slot} reported {}", XidText(error.xid)));
+            }
+            let verdicts = self.devices.health.error(error, self.now);
+            self.carry_out_health(verdicts);
+        }
+        // What the driver needs now decides over what the number of an error says.
+        self.out.push(Effect::MeasureDevices);
+    }
+
+    /// What drivers say of devices' health.
+    pub(super) fn judge_health(&mut self, found: &[Found]) {
+        for found in found.iter().filter(|found| !found.usage.is_lost) {
+            let device = (found.resource.to_owned(), found.slot);
+            let is_held = self.is_held(&device);
+            let verdicts = self.devices.health.seen(&device, &found.usage.health, is_held, self.now);
+            self.carry_out_health(verdicts);
+        }
+    }
+
+    /// What the check of a device came to ([`Effect::CheckDevice`]).
+    pub fn device_tested(&mut self, device: &DeviceSlot, outcome: CheckOutcome) {
+        let (resource, slot) = device;
+        match &outcome {
+            CheckOutcome::Passed => self.log(format!("{resource} {slot} has passed the check")),
+            CheckOutcome::Failed(how) => self.log(format!("{resource} {slot} has not passed the check: {how}")),
+            CheckOutcome::NotMade(why) => self.log(format!("{resource} {slot} cannot be checked: {why}")),
+        }
+        let verdicts = self.devices.health.checked(device, outcome, self.now);
+        self.carry_out_health(verdicts);
+    }
+
+    /// The head, or a person by way of it, wants something of a device.
+    pub(super) fn device_ordered(&mut self, order: &DeviceOrder) {
+        let device = (order.resource.clone(), order.slot);
+        let is_offered = self.plan.offer.of(&device.0).is_some_and(|offered| (device.1 as usize) < offered.count);
+        if !is_offered {
+            return self.log(format!("the head means {} {}, which this node does not have", device.0, device.1));
+        }
+        let is_held = self.is_held(&device);
+        let health = &mut self.devices.health;
+        let verdicts = match order.action {
+            DeviceAction::Drain => health.drain(&device, &order.reason),
+            DeviceAction::Undrain => health.undrain(&device, order.is_forced, is_held, self.now),
+            DeviceAction::Check if is_held => Vec::new(),
+            DeviceAction::Check => health.check(&device),
+            DeviceAction::Keep => health.keep(&device, &order.reason, self.now),
+        };
+        self.carry_out_health(verdicts);
+    }
+
+    fn carry_out_health(&mut self, verdicts: Vec<Verdict>) {
+        for verdict in verdicts {
+            match verdict {
+                Verdict::Out(device, reason) => {
+                    let doctor = self.doctor();
+                    self.take_out_of_service(doctor, &device, &reason);
+                }
+                Verdict::Back(device) => {
+                    let doctor = self.doctor();
+                    self.return_to_service(doctor, |other| *other != device);
+                }
+                Verdict::Check(device) => self.out.push(Effect::CheckDevice { device }),
+                Verdict::Tell(device, text) => self.tell_holders(&device, &text),
+                Verdict::EndHolders(device, error) => self.end_holders(&device, &error),
+            }
+        }
+    }
+
+    /// Stands for a device's health among those who keep it out of service.
+    fn doctor(&mut self) -> Key {
+        *self.devices.doctor.get_or_insert_with(|| self.names.numbers.next())
+    }
+
+    /// The workers that have a device or a part of it, and what is set aside of it.
+    fn holders(&self, device: &DeviceSlot) -> Vec<Key> {
+        let has = |worker: &crate::worker::Worker| devices_of(worker.grants()).contains(device);
+        self.workers.iter().filter(|(_, worker)| has(worker)).map(|(key, _)| *key).collect()
+    }
+
+    fn is_held(&self, device: &DeviceSlot) -> bool {
+        !self.holders(device).is_empty()
+    }
+
+    fn tell_holders(&mut self, device: &DeviceSlot, text: &str) {
+        self.log(text.to_owned());
+        let holders = self.holders(device);
+        let jobs: BTreeSet<JobId> = holders.iter().filter_map(|holder| self.workers[holder].job).collect();
+        for job in jobs {
+            self.notify(job, &format!("{text} (node {}, {})", self.plan.node, self.plan.ip));
+        }
+    }
+
+    fn end_holders(&mut self, device: &DeviceSlot, error: &str) {
+        let (resource, slot) = device;
+        for holder in self.holders(device) {
+            let text = format!("{resource} {slot}, which it had, failed: {error}");
+            self.devices.failed.insert(holder, text);
+            self.kill_worker(holder);
+        }
+    }
+
+    /// Why a worker died that had a device which failed just before, and whether the hardware is to blame.
+    pub(super) fn device_blame(&self, key: Key) -> Option<(String, bool)> {
+        if let Some(text) = self.devices.failed.get(&key) {
+            return Some((text.clone(), true));
+        }
+        let devices = devices_of(self.workers.get(&key)?.grants());
+        self.devices.health.blame(&devices, self.now)
+    }
+
+    /// What is to be known of devices besides what is free of them: why they are out of service, which errors they had, who
+    /// has them open without a grant.
+    pub(super) fn device_conditions(&self) -> Vec<DeviceCondition> {
+        let mut known: BTreeMap<&DeviceSlot, DeviceCondition> = BTreeMap::new();
+        fn of<'a, 'b>(
+            known: &'a mut BTreeMap<&'b DeviceSlot, DeviceCondition>,
+            device: &'b DeviceSlot,
+        ) -> &'a mut DeviceCondition {
+            let blank = || DeviceCondition { resource: device.0.clone(), slot: device.1, ..DeviceCondition::default() };
+            known.entry(device).or_insert_with(blank)
+        }
+        for (device, reasons) in &self.devices.out_of_service {
+            let condition = of(&mut known, device);
+            condition.reason = reasons.values().next().cloned();
+            condition.is_automatic = self.devices.health.is_automatic(device);
+        }
+        for device in self.devices.health.noted() {
+            of(&mut known, device).notes = self.devices.health.notes(device);
+        }
+        for (by, text) in &self.devices.open.violations {
+            of(&mut known, &by.device).notes.push(format!("violation: {text}"));
+        }
+        known.into_values().collect()
+    }
+
+    /// What is to be known of a device that is no reason to keep it out of service.
+    pub fn notes_on(&self, resource: &str, slot: u32) -> Vec<String> {
+        self.devices.health.notes(&(resource.to_owned(), slot))
+    }
+}

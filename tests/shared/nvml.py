@@ -1,0 +1,38 @@
+"""The library that answers as NVIDIA's do, from a text file: `crates/nvml-fixture` says what may stand in it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def library() -> str:
+    """Builds the library as the rest of this project is built, and returns where it is."""
+    if shutil.which("cargo") is None:
+        pytest.skip("the library that stands in for NVML is built with cargo, which is not there")
+    command = ["cargo", "build", "--release", "--locked", "--quiet", "--message-format=json", "-p", "oxiray-nvml-fixture"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    made = [name for line in done.stdout.splitlines() for name in json.loads(line).get("filenames", ())]
+    return next(name for name in made if name.endswith(".so"))
+
+
+class Answers:
+    """The file with the answers, and the variables that have a daemon read it."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, library: str) -> None:
+        self.file, self._draft = folder / "nvml.txt", folder / "draft.txt"
+        monkeypatch.setenv("OXIRAY_HOST_ROOT", str(ROOT / "tests" / "fixtures" / "hosts" / "nvidia-h100x8"))
+        monkeypatch.setenv("OXIRAY_NVML_LIBRARY", library)
+        monkeypatch.setenv("OXIRAY_NVML_FIXTURE", str(self.file))
+
+    def write(self, text: str) -> None:
+        """Replaces all of it in one step, for the library may be reading."""
+        self._draft.write_text(text)
+        self._draft.rename(self.file)
