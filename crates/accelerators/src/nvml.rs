@@ -64,7 +64,7 @@ pub(crate) fn holders(nvml: &Nvml, id: &str) -> Option<Vec<u32>> {
 /// How much a device is used now; nothing where NVML tells nothing of it.
 pub(crate) fn usage(nvml: &Nvml, id: &str) -> Option<Usage> {
     let found = device(nvml, id);
-    let memory = found.as_ref().map(Device::memory_info).unwrap_or_else(|_| Err(NvmlError::Unknown));
+    let memory = found.as_ref().map_or_else(|_| Err(NvmlError::Unknown), Device::memory_info);
     let is_lost = matches!(found, Err(NvmlError::GpuLost)) || matches!(memory, Err(NvmlError::GpuLost));
     let (device, memory) = (found.ok(), memory.ok());
     let rates = device.as_ref().and_then(|device| device.utilization_rates().ok());

@@ -94,7 +94,7 @@ impl Cuda {
         Ok(Memory(address))
     }
 
-    pub(crate) fn free(&self, memory: Memory) -> Result<(), CheckError> {
+    pub(crate) fn free(&self, memory: &Memory) -> Result<(), CheckError> {
         call!(self, "cuMemFree_v2", (Address), (memory.0))
     }
 

@@ -42,7 +42,7 @@ pub fn check(library: &Path) -> Result<(), CheckError> {
     for flipped in [0, u32::MAX] {
         covers(&cuda, &memory, pieces, flipped)?;
     }
-    cuda.free(memory)
+    cuda.free(&memory)
 }
 
 /// Covers all of the memory with a pattern, and reads it back.

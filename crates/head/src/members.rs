@@ -580,7 +580,7 @@ impl Members {
     }
 
     /// The devices that a member is to keep in service though it found them ill (BREAKER-1).
-    pub(crate) fn to_be_kept(&mut self, key: Key, now: Instant) -> Vec<(String, u32)> {
+    pub(crate) fn kept_in_service(&mut self, key: Key, now: Instant) -> Vec<(String, u32)> {
         let Some(member) = self.by_key.get(&key) else { return Vec::new() };
         let total = |resource: &str| {
             let counts = self.by_key.values().flat_map(Member::device_counts);

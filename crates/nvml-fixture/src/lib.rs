@@ -21,7 +21,11 @@
 
 pub mod cuda;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -44,8 +48,6 @@ const NO_INSTANCE: c_uint = 0xffff_ffff;
 
 /// `nvmlEventTypeXidCriticalError`.
 const CRITICAL_XID: c_ulonglong = 8;
-/// How often the file is read while an event is waited for.
-const READ_EVERY: Duration = Duration::from_millis(10);
 
 static ANSWERS: Mutex<Opened> = Mutex::new(Opened { times: 0, answers: None });
 
@@ -526,6 +528,18 @@ pub unsafe extern "C" fn nvmlDeviceGetFieldValues(device: Handle, count: c_int, 
 struct EventSet {
     devices: Vec<usize>,
     told: usize,
+    /// Of the folder with the answers, whose file is written or replaced.
+    changes: OwnedFd,
+}
+
+impl EventSet {
+    fn new(told: usize) -> rustix::io::Result<Self> {
+        let file = PathBuf::from(std::env::var_os(FIXTURE_VARIABLE).unwrap_or_default());
+        let changes = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+        let folder = file.parent().unwrap_or_else(|| Path::new("."));
+        inotify::add_watch(&changes, folder, WatchFlags::MOVED_TO | WatchFlags::CLOSE_WRITE)?;
+        Ok(Self { devices: Vec::new(), told, changes })
+    }
 }
 
 /// # Safety
@@ -534,9 +548,9 @@ struct EventSet {
 pub unsafe extern "C" fn nvmlEventSetCreate(set: *mut *mut c_void) -> c_int {
     read_anew();
     with_answers(|answers| {
-        let made = Box::new(EventSet { devices: Vec::new(), told: answers.xids.len() });
+        let Ok(made) = EventSet::new(answers.xids.len()) else { return NOT_SUPPORTED };
         // SAFETY: passed on to the caller.
-        unsafe { write(set, Box::into_raw(made).cast()) }
+        unsafe { write(set, Box::into_raw(Box::new(made)).cast()) }
     })
 }
 
@@ -610,9 +624,12 @@ pub unsafe extern "C" fn nvmlEventSetWait_v2(set: *mut c_void, data: *mut EventD
                 return unsafe { write(data, event) };
             }
         }
-        if Instant::now() >= until {
-            return TIMEOUT;
+        let left = until.saturating_duration_since(Instant::now());
+        let limit = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        match poll(&mut [PollFd::new(&set.changes, PollFlags::IN)], Some(&limit)) {
+            Ok(0) => return TIMEOUT,
+            // What was in the way of a wait is no change, and is looked at once more.
+            Ok(_) | Err(_) => drop(rustix::io::read(&set.changes, &mut [0_u8; 4096])),
         }
-        std::thread::sleep(READ_EVERY);
     }
 }

@@ -26,6 +26,9 @@ impl World {
             8 if self.options.templates_die => self.end_some_template(),
             _ => {}
         }
+        if self.options.devices_fail && self.chance.odds(150) {
+            self.fail_some_device();
+        }
     }
 
     fn kill_some_worker(&mut self) {

@@ -22,6 +22,7 @@ mod checks;
 mod client;
 mod clock;
 mod cloud;
+mod devices;
 mod drains;
 mod environments;
 mod faults;

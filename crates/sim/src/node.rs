@@ -2,6 +2,7 @@
 
 use crate::agenda::{Event, MILLISECOND, Micros, SECOND};
 use crate::clock::Clock;
+use crate::devices::AskedOfDevices;
 use crate::leases::Leases;
 use crate::process::{Kind, Life, Process};
 use crate::stores::Shelf;
@@ -10,7 +11,7 @@ use crate::world::{NodeIndex, ProcessIndex, StreamIndex, World};
 use oxiray_accelerators::{Detection, offer};
 use oxiray_head::Core;
 use oxiray_ids::NodeId;
-use oxiray_machine::{DeviceQuestion, Effect, IsolationPlan, Key, Plan, TemplateKey};
+use oxiray_machine::{Effect, IsolationPlan, Key, Plan, TemplateKey};
 use oxiray_resources::{Inventory, ResourceName};
 use oxiray_wire::Message;
 use oxiray_wire::message::Peer;
@@ -21,9 +22,6 @@ use std::time::Duration;
 const WITHIN_MACHINE: Micros = 50;
 /// How late the word of a process's death comes at most after the process, where nothing is in the way.
 const NODE_DEATH_NOTICED: Micros = 50 * MILLISECOND;
-
-/// When a vendor's library has answered at last.
-const ANSWER_LATEST: Micros = 15 * SECOND;
 
 /// Who is at the other end of a node's stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +52,7 @@ pub(crate) struct Node {
     /// Its clients that have not told the next head where they stand.
     pub(crate) unresumed: BTreeSet<Key>,
     /// What was asked about devices, and is not answered.
-    questions: BTreeMap<u64, DeviceQuestion>,
+    pub(crate) questions: BTreeMap<u64, AskedOfDevices>,
     next_turn: Option<Micros>,
 }
 
@@ -252,31 +250,14 @@ impl World {
             | Effect::Submission(_)
             | Effect::Fence(_)
             | Effect::Confine(_)
-            | Effect::MeasureDevices
-            | Effect::CheckDevice { .. }
             | Effect::LookAtOpenNodes { .. }
             | Effect::KillMember { .. } => {}
             Effect::Write(changes) => self.write_down(changes),
-            Effect::AskDevice(question) => self.ask_device(node, question),
+            Effect::AskDevice(question) => self.ask_devices(node, AskedOfDevices::Residue(question)),
+            Effect::MeasureDevices => self.ask_devices(node, AskedOfDevices::Health),
+            Effect::CheckDevice { device } => self.ask_devices(node, AskedOfDevices::Check(device)),
             Effect::Log(line) => self.log.line(self.now, format_args!("node {node} notes: {line}")),
         }
-    }
-
-    /// The library is slow at times.
-    fn ask_device(&mut self, node: NodeIndex, question: DeviceQuestion) {
-        let usual = if self.chance.odds(50) { 5 * SECOND } else { 2 * MILLISECOND };
-        let at = self.now + self.chance.delay(usual).min(ANSWER_LATEST);
-        let number = self.agenda.next_number();
-        self.nodes[node].questions.insert(number, question);
-        self.agenda.plan(at, Event::DeviceAnswers { node, number });
-    }
-
-    /// The library looks at the device, and says what it sees.
-    pub(crate) fn device_answers(&mut self, node: NodeIndex, number: u64) {
-        let Some(question) = self.nodes[node].questions.remove(&number) else { return };
-        let machine = self.nodes[node].machine;
-        let residue = self.machines[machine].memory.residue(&question, self.now);
-        self.nodes[node].core.device_answered(&question, residue);
     }
 
     /// Sends to whoever the node knows by a key, by way of a member where it is a member's worker.

@@ -51,7 +51,7 @@ impl HeadCore {
 
     /// A member told of devices that it took out of service: where too many are, it is to keep them (BREAKER-1).
     pub(super) fn see_to_devices(&mut self, member: Key) {
-        for (resource, slot) in self.members.to_be_kept(member, self.clock.now) {
+        for (resource, slot) in self.members.kept_in_service(member, self.clock.now) {
             let why = format!("more than half of the cluster's devices of `{resource}` would be out of service");
             self.out.push(Effect::Log(format!("member {member} is to keep {resource} {slot} in service: {why}")));
             let action = DeviceAction::Keep;

@@ -4,13 +4,14 @@ use super::NodeCore;
 use crate::Effect;
 use crate::device_checks::{DeviceSlot, devices_of};
 use crate::device_health::{CheckOutcome, DeviceErrorSeen, Verdict};
+use crate::devices::Devices;
 use crate::names::Key;
 use oxiray_accelerators::DeviceUse as Found;
 use oxiray_families::{XidClass, XidText};
 use oxiray_ids::JobId;
 use oxiray_wire::message::{DeviceAction, DeviceOrder};
 use oxiray_wire::state::DeviceCondition;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 impl NodeCore {
     /// Drivers reported errors of devices.
@@ -131,26 +132,20 @@ impl NodeCore {
     /// What is to be known of devices besides what is free of them: why they are out of service, which errors they had, who
     /// has them open without a grant.
     pub(super) fn device_conditions(&self) -> Vec<DeviceCondition> {
-        let mut known: BTreeMap<&DeviceSlot, DeviceCondition> = BTreeMap::new();
-        fn of<'a, 'b>(
-            known: &'a mut BTreeMap<&'b DeviceSlot, DeviceCondition>,
-            device: &'b DeviceSlot,
-        ) -> &'a mut DeviceCondition {
-            let blank = || DeviceCondition { resource: device.0.clone(), slot: device.1, ..DeviceCondition::default() };
-            known.entry(device).or_insert_with(blank)
-        }
-        for (device, reasons) in &self.devices.out_of_service {
-            let condition = of(&mut known, device);
-            condition.reason = reasons.values().next().cloned();
-            condition.is_automatic = self.devices.health.is_automatic(device);
-        }
-        for device in self.devices.health.noted() {
-            of(&mut known, device).notes = self.devices.health.notes(device);
-        }
-        for (by, text) in &self.devices.open.violations {
-            of(&mut known, &by.device).notes.push(format!("violation: {text}"));
-        }
-        known.into_values().collect()
+        let Devices { out_of_service, health, open, .. } = &self.devices;
+        let opened = open.violations.keys().map(|by| &by.device);
+        let known: BTreeSet<&DeviceSlot> = out_of_service.keys().chain(health.noted()).chain(opened).collect();
+        let condition = |device: &DeviceSlot| {
+            let violations = self.violations_of(&device.0, device.1).map(|text| format!("violation: {text}"));
+            DeviceCondition {
+                resource: device.0.clone(),
+                slot: device.1,
+                reason: out_of_service.get(device).and_then(|reasons| reasons.values().next().cloned()),
+                is_automatic: health.is_automatic(device),
+                notes: health.notes(device).into_iter().chain(violations).collect(),
+            }
+        };
+        known.into_iter().map(condition).collect()
     }
 
     /// What is to be known of a device that is no reason to keep it out of service.

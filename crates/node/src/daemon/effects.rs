@@ -89,7 +89,7 @@ impl Daemon {
                 self.devices.await_test(device, test);
             }
             Err(error) => {
-                self.devices.not_tested(device, format!("the process of the check cannot be started: {error}"))
+                self.devices.not_tested(device, format!("the process of the check cannot be started: {error}"));
             }
         }
     }
