@@ -5,6 +5,17 @@ use crate::leases::TROUBLE_LONGEST;
 use crate::node::Role;
 use crate::process::{Kind, Life};
 use crate::world::World;
+use oxiray_families::XidClass;
+use oxiray_machine::DeviceErrorSeen;
+
+/// An Xid of each class.
+const ERRORS: [(u32, XidClass); 5] = [
+    (31, XidClass::Application),
+    (94, XidClass::Contained),
+    (63, XidClass::Note),
+    (95, XidClass::Reset),
+    (79, XidClass::Gone),
+];
 
 impl World {
     /// Something goes wrong, and something else will.
@@ -26,7 +37,7 @@ impl World {
             8 if self.options.templates_die => self.end_some_template(),
             _ => {}
         }
-        if self.options.devices_fail && self.chance.odds(150) {
+        if self.options.devices_fail() && self.chance.odds(150) {
             self.fail_some_device();
         }
     }
@@ -101,5 +112,21 @@ impl World {
         if let Some(template) = self.chance.pick(&templates) {
             self.agenda.plan(self.now, Event::TemplateEnds { node, template });
         }
+    }
+
+    /// A driver reports an error of some device.
+    pub(crate) fn fail_some_device(&mut self) {
+        let living: Vec<usize> = (0..self.nodes.len())
+            .filter(|node| self.nodes[*node].is_alive && self.nodes[*node].frozen_until.is_none())
+            .collect();
+        let Some(node) = self.chance.pick(&living) else { return };
+        let devices = self.nodes[node].core.devices();
+        let Some((resource, slot)) = self.chance.pick(&devices) else { return };
+        let (xid, class) = self.chance.one_of(&ERRORS);
+        self.log.line(self.now, format_args!("node {node}: {resource} {slot} reports Xid {xid}"));
+        let device = (resource.to_owned(), slot);
+        self.wake(node);
+        self.nodes[node].core.devices_failed(vec![DeviceErrorSeen { device, xid, class }]);
+        self.after_event(node);
     }
 }

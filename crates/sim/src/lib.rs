@@ -22,7 +22,6 @@ mod checks;
 mod client;
 mod clock;
 mod cloud;
-mod devices;
 mod drains;
 mod environments;
 mod faults;

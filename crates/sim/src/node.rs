@@ -2,16 +2,16 @@
 
 use crate::agenda::{Event, MILLISECOND, Micros, SECOND};
 use crate::clock::Clock;
-use crate::devices::AskedOfDevices;
 use crate::leases::Leases;
 use crate::process::{Kind, Life, Process};
 use crate::stores::Shelf;
 use crate::stream::{Descriptor, End, Packet};
 use crate::world::{NodeIndex, ProcessIndex, StreamIndex, World};
-use oxiray_accelerators::{Detection, offer};
+use oxiray_accelerators::{Detection, DeviceUse, Usage, offer};
+use oxiray_families::{Health, Recovery};
 use oxiray_head::Core;
 use oxiray_ids::NodeId;
-use oxiray_machine::{Effect, IsolationPlan, Key, Plan, TemplateKey};
+use oxiray_machine::{CheckOutcome, DeviceQuestion, DeviceSlot, Effect, IsolationPlan, Key, Plan, TemplateKey};
 use oxiray_resources::{Inventory, ResourceName};
 use oxiray_wire::Message;
 use oxiray_wire::message::Peer;
@@ -22,6 +22,20 @@ use std::time::Duration;
 const WITHIN_MACHINE: Micros = 50;
 /// How late the word of a process's death comes at most after the process, where nothing is in the way.
 const NODE_DEATH_NOTICED: Micros = 50 * MILLISECOND;
+
+/// When a vendor's library has answered at last.
+const ANSWER_LATEST: Micros = 15 * SECOND;
+
+/// What a node wants to know of its devices.
+#[derive(Debug)]
+pub(crate) enum AskedOfDevices {
+    /// Whether one still holds memory of a dead process.
+    Residue(DeviceQuestion),
+    /// What the driver says of all.
+    Health,
+    /// Whether one passes the check.
+    Check(DeviceSlot),
+}
 
 /// Who is at the other end of a node's stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -258,6 +272,52 @@ impl World {
             Effect::CheckDevice { device } => self.ask_devices(node, AskedOfDevices::Check(device)),
             Effect::Log(line) => self.log.line(self.now, format_args!("node {node} notes: {line}")),
         }
+    }
+
+    /// The library is slow at times.
+    pub(crate) fn ask_devices(&mut self, node: NodeIndex, asked: AskedOfDevices) {
+        if matches!(asked, AskedOfDevices::Health) && !self.options.devices_fail() {
+            return;
+        }
+        let usual = if self.chance.odds(50) { 5 * SECOND } else { 2 * MILLISECOND };
+        let at = self.now + self.chance.delay(usual).min(ANSWER_LATEST);
+        let number = self.agenda.next_number();
+        self.nodes[node].questions.insert(number, asked);
+        self.agenda.plan(at, Event::DeviceAnswers { node, number });
+    }
+
+    /// The library looks at the device, and says what it sees.
+    pub(crate) fn device_answers(&mut self, node: NodeIndex, number: u64) {
+        match self.nodes[node].questions.remove(&number) {
+            Some(AskedOfDevices::Residue(question)) => {
+                let machine = self.nodes[node].machine;
+                let residue = self.machines[machine].memory.residue(&question, self.now);
+                self.nodes[node].core.device_answered(&question, residue);
+            }
+            Some(AskedOfDevices::Health) => self.tell_health(node),
+            Some(AskedOfDevices::Check(device)) => {
+                let outcome = match self.chance.between(0, 9) {
+                    _ if self.is_calm => CheckOutcome::Passed,
+                    0..=1 => CheckOutcome::Failed("1 words of memory are not what was written to them".to_owned()),
+                    2 => CheckOutcome::NotMade("there is no library".to_owned()),
+                    _ => CheckOutcome::Passed,
+                };
+                self.nodes[node].core.device_tested(&device, outcome);
+            }
+            None => {}
+        }
+    }
+
+    /// Drivers need nothing most of the time, and nothing any more when all is calm.
+    fn tell_health(&mut self, node: NodeIndex) {
+        let mut found = Vec::new();
+        for (resource, slot) in self.nodes[node].core.devices() {
+            let needs = if !self.is_calm && self.chance.odds(30) { Recovery::Reset } else { Recovery::Nothing };
+            let is_remap_pending = !self.is_calm && self.chance.odds(50);
+            let health = Health { recovery: Some(needs), is_remap_pending, ..Health::default() };
+            found.push(DeviceUse { resource, slot, id: slot.to_string(), usage: Usage { health, ..Usage::default() } });
+        }
+        self.nodes[node].core.devices_measured(found);
     }
 
     /// Sends to whoever the node knows by a key, by way of a member where it is a member's worker.

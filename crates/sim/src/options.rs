@@ -37,8 +37,6 @@ pub struct Options {
     /// Processes die late, or leave behind what does.
     pub(crate) is_stuck: bool,
     pub(crate) devices_remember: bool,
-    /// Drivers report errors of devices, and need something at times.
-    pub(crate) devices_fail: bool,
     pub(crate) tasks_crash: bool,
     pub(crate) tasks_nest: bool,
     pub(crate) has_strategies: bool,
@@ -95,9 +93,13 @@ impl Options {
             tasks_are_cancelled: chance.odds(400),
             has_environments: chance.odds(300),
             heads_are_awaited: chance.odds(700),
-            // Drawn apart, so that each seed stands for what it stood for before there was this.
-            devices_fail: Chance::new(seed ^ 0xdec1).odds(250),
         }
+    }
+
+    /// Drivers report errors of devices, and need something at times. That is drawn apart, so that each seed stands for what
+    /// it stood for before there was this.
+    pub(crate) fn devices_fail(&self) -> bool {
+        self.devices_remember && Chance::new(self.seed ^ 0xdec1).odds(500)
     }
 
     /// The same cluster where nothing goes wrong.
@@ -119,7 +121,6 @@ impl Options {
             streams_break: false,
             is_stuck: false,
             devices_remember: false,
-            devices_fail: false,
             tasks_crash: false,
             nodes_drain: false,
             has_environments: false,
