@@ -31,6 +31,7 @@ def gpus(library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     monkeypatch.setenv("OXIRAY_CUDA_LIBRARY", library)
     made = Gpus(nvml.Answers(tmp_path, monkeypatch, library))
     ray.init(num_cpus=4, num_gpus=4)
+    until(made.answers.are_listened_to)
     yield made
     ray.shutdown()
 
@@ -39,13 +40,13 @@ class Gpus:
     """What NVIDIA's libraries say of four GPUs."""
 
     def __init__(self, answers: nvml.Answers) -> None:
-        self._answers, self._errors = answers, ""
+        self.answers, self._errors = answers, ""
         self.say()
 
     def say(self, *lines: str) -> None:
         """Besides the GPUs and the errors that were reported."""
         devices = "".join(GPU.format(slot=slot) for slot in range(4))
-        self._answers.write(devices + self._errors + "".join(f"{line}\n" for line in lines))
+        self.answers.write(devices + self._errors + "".join(f"{line}\n" for line in lines))
 
     def report(self, slot: int, xid: int, *lines: str) -> None:
         """An error of a GPU, and what else is said from then on."""
@@ -217,6 +218,7 @@ def test_devices_of_other_machines_are_shown_where_there_is_something_to_be_know
     request.addfinalizer(ray.shutdown)
     member = cluster.add_node(num_cpus=1, num_gpus=4)
     ray.init(address=cluster.address)
+    until(gpus.answers.are_listened_to)
     gpus.report(1, 48)
     seen = f"GPU 1 on node {member.node_id} (GPU-1)  out of service: Xid 48 (a double-bit ECC error)"
     until(lambda: seen in status())

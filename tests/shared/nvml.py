@@ -36,3 +36,7 @@ class Answers:
         """Replaces all of it in one step, for the library may be reading."""
         self._draft.write_text(text)
         self._draft.rename(self.file)
+
+    def are_listened_to(self) -> bool:
+        """Whether a daemon waits for errors of devices by now: those that were there before are none of its."""
+        return self.file.with_name(self.file.name + ".waits").exists()

@@ -25,7 +25,7 @@ pub use offer::{
     DeviceOffer, GPU_FAMILY_VARIABLE, OVERRIDE_VARIABLE, Offer, OfferError, SlotDevice, gpu_family, offer,
 };
 pub use oxiray_families::{
-    Changes, Detected, Device, DeviceNode, Family, HostFacts, Lookup, NodeNumber, Preset, Usage,
+    Changes, Detected, Device, DeviceNode, Family, HostFacts, Lookup, NodeNumber, Pair, Preset, Usage,
 };
 pub use report::{report, to_json};
 pub use worker::{WorkerEnvironment, chooses_devices, environment, hides_devices, visible_ids};

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use nvml_wrapper::bitmasks::event::EventTypes;
+use nvml_wrapper::enum_wrappers::device::{P2pCapabilitiesIndex, P2pStatus, TopologyLevel};
 use nvml_wrapper::enums::device::{SampleValue, UsedGpuMemory};
 use nvml_wrapper::enums::event::XidError;
 use nvml_wrapper::error::NvmlError;
@@ -11,11 +12,16 @@ use nvml_wrapper::struct_wrappers::event::EventData;
 use nvml_wrapper::structs::device::FieldId;
 use nvml_wrapper::{Device, EventSet, Nvml};
 use oxiray_families::{
-    DeviceError, Gpu, Health, Hearing, NvmlAnswers, NvmlFailure, ProcessMemory, Recovery, Usage, short_address,
+    BusWay, DeviceError, Gpu, Health, Hearing, NvmlAnswers, NvmlFailure, Pair, ProcessMemory, Recovery, Usage,
+    short_address,
 };
 
 /// The most devices NVML is believed to have; a machine has 16 at most today.
 const DEVICES_LIMIT: u32 = 1024;
+/// Of so many GPUs each pair is asked about.
+const PAIRED_MAX: u32 = 16;
+/// The most NVLinks that a GPU has.
+const LINKS_MAX: u32 = 18;
 /// What NVML calls the fields of a device's health.
 const RECOVERY_ACTION: FieldId = FieldId(230);
 const REMAP_PENDING: FieldId = FieldId(144);
@@ -49,7 +55,59 @@ pub(crate) fn load(library: &Path) -> Result<NvmlAnswers, NvmlFailure> {
             Err(error) => answers.lost.push(format!("NVML cannot open GPU {index}: {}", chain(&error))),
         }
     }
+    answers.pairs = pairs(&nvml, count, &answers.gpus);
     Ok(answers)
+}
+
+/// How each two GPUs are connected; nothing of those of which NVML does not tell. The positions are those among the GPUs that
+/// can be opened, and where one cannot, nothing is said of any.
+fn pairs(nvml: &Nvml, count: u32, gpus: &[Gpu]) -> Vec<Pair> {
+    if count as usize != gpus.len() || count > PAIRED_MAX {
+        return Vec::new();
+    }
+    let links: Vec<Links> = (0..count).map(|index| links_of(nvml, index, gpus)).collect();
+    let all = (0..count).flat_map(|one| (one + 1..count).map(move |other| (one, other)));
+    let pair = |(one, other): (u32, u32)| {
+        let (first, second) = (nvml.device_by_index(one).ok()?, nvml.device_by_index(other).ok()?);
+        let is_broken =
+            first.p2p_status(&second, P2pCapabilitiesIndex::NvLink).is_ok_and(|status| status != P2pStatus::Ok);
+        let way = match first.topology_common_ancestor(second).ok()? {
+            TopologyLevel::Internal => BusWay::Board,
+            TopologyLevel::Single => BusWay::Switch,
+            TopologyLevel::Multiple => BusWay::Switches,
+            TopologyLevel::HostBridge => BusWay::HostBridge,
+            TopologyLevel::Node => BusWay::Numa,
+            TopologyLevel::System => BusWay::System,
+        };
+        let (one, other) = (one as usize, other as usize);
+        let direct = links[one].to_gpus.get(&other).copied().unwrap_or(0);
+        let by_switch = links[one].to_switches.min(links[other].to_switches);
+        let links = if is_broken { 0 } else { direct + by_switch };
+        Some(Pair { one, other, way, links })
+    };
+    all.filter_map(pair).collect()
+}
+
+/// The active NVLinks of a GPU, by what is at their other ends.
+#[derive(Default)]
+struct Links {
+    to_gpus: BTreeMap<usize, u32>,
+    to_switches: u32,
+}
+
+fn links_of(nvml: &Nvml, index: u32, gpus: &[Gpu]) -> Links {
+    let mut found = Links::default();
+    let Ok(device) = nvml.device_by_index(index) else { return found };
+    for link in (0..LINKS_MAX).map(|link| device.link_wrapper_for(link)) {
+        let Ok(true) = link.is_active() else { continue };
+        let Ok(remote) = link.remote_pci_info() else { continue };
+        let address = short_address(&remote.bus_id);
+        match gpus.iter().position(|gpu| gpu.pci_address.as_ref() == Some(&address)) {
+            Some(other) => *found.to_gpus.entry(other).or_default() += 1,
+            None => found.to_switches += 1,
+        }
+    }
+    found
 }
 
 /// The processes that hold memory of a device, to compute, as clients of an MPS server, or to draw.

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use oxiray_families::{
-    Detected, Device, DeviceNode, Family, GPU, Lookup, NodeNumber, Preset, device_resource, families_of,
+    Detected, Device, DeviceNode, Family, GPU, Lookup, NodeNumber, Pair, Preset, device_resource, families_of,
     families_on_node,
 };
 use oxiray_resources::DEVICES_MAX;
@@ -56,6 +56,9 @@ pub struct DeviceOffer {
     /// The device that each slot stands for; nothing where that is not known.
     #[serde(skip)]
     pub slots: Vec<Option<SlotDevice>>,
+    /// How each two of the machine's devices are connected, by their positions.
+    #[serde(skip)]
+    pub pairs: Vec<Pair>,
 }
 
 /// The device that a slot stands for.
@@ -69,6 +72,8 @@ pub struct SlotDevice {
     pub memory_bytes: Option<u64>,
     /// Its vendor's unique id, where it is known.
     pub uuid: Option<String>,
+    /// The NUMA node it hangs on, where it is known.
+    pub numa_node: Option<u32>,
 }
 
 /// Why a node cannot offer what it is asked to.
@@ -165,6 +170,23 @@ impl DeviceOffer {
         devices.flat_map(|device| &device.nodes).filter_map(|node| node.number).collect()
     }
 
+    /// How near each two slots are, where that is known beyond their NUMA nodes: the larger the nearer.
+    pub fn nearness(&self) -> Vec<((u32, u32), u32)> {
+        let slots_of = |index: usize| {
+            let slots = (0..).zip(&self.slots);
+            slots
+                .filter(move |(_, device)| device.as_ref().is_some_and(|device| device.index == index))
+                .map(|(slot, _)| slot)
+        };
+        let of_pair = |pair: &Pair| {
+            let (near, other) = (pair.nearness(), pair.other);
+            slots_of(pair.one)
+                .flat_map(move |one| slots_of(other).map(move |other| ((one, other), near)))
+                .collect::<Vec<_>>()
+        };
+        self.pairs.iter().flat_map(of_pair).collect()
+    }
+
     /// Whether more are offered than the machine has.
     pub fn is_logical(&self) -> bool {
         self.count > self.detected
@@ -219,7 +241,8 @@ pub fn offer(
         describe(&mut offer, family, detected.or(declared.as_ref()));
         let devices = detected.map_or(&[][..], |detected| &detected.devices);
         let slots = (0..count).map(|slot| device_of(devices, preset.as_ref(), slot)).collect();
-        offer.devices.push(DeviceOffer { family, count, detected: found, preset, slots });
+        let pairs = detected.map_or_else(Vec::new, |detected| detected.pairs.clone());
+        offer.devices.push(DeviceOffer { family, count, detected: found, preset, slots, pairs });
     }
     offer.scalars.extend(wanted);
     Ok(offer)
@@ -256,6 +279,7 @@ fn device_of(devices: &[Device], preset: Option<&Preset>, slot: usize) -> Option
         nodes: device.nodes.clone(),
         memory_bytes: device.memory_bytes,
         uuid: device.uuid.clone(),
+        numa_node: device.numa_node,
     })
 }
 

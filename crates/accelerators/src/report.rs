@@ -35,7 +35,7 @@ pub fn report(detection: &Detection, host: &Host) -> String {
 }
 
 fn describe(text: &mut String, detected: &Detected) {
-    let Detected { family, count, type_name, how, devices, shared_nodes, extra_resources, labels } = detected;
+    let Detected { family, count, type_name, how, devices, shared_nodes, extra_resources, labels, pairs: _ } = detected;
     writeln!(text, "\n{}: {count} x {}", family.resource.name, type_name.as_deref().unwrap_or(family.name))
         .expect(EXPECT);
     writeln!(text, "  found by {how}").expect(EXPECT);

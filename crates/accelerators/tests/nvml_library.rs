@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use nvml_wrapper::Nvml;
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use oxiray_accelerators::{Detection, DeviceProcesses, DeviceUse, Host, Usage, detect, offer};
+use oxiray_families::{Health, Recovery};
 use oxiray_nvml_fixture::FIXTURE_VARIABLE;
 
 /// Cargo puts the libraries of dependencies beside the test's own executable.
@@ -41,6 +42,9 @@ fn nvml_answers_through_its_library() {
     who_holds_memory_is_told_by_slot(&answers);
     what_the_library_does_not_tell_is_not_guessed(&answers);
     how_much_devices_are_used_is_told(&answers);
+    what_a_driver_says_of_a_devices_health_is_told(&answers);
+    errors_of_devices_are_heard(&answers);
+    how_devices_are_connected_is_told(&answers);
 }
 
 fn the_library_and_the_recording_agree(answers: &Path) {
@@ -177,4 +181,58 @@ fn how_much_devices_are_used_is_told(answers: &Path) {
     let usage = Usage { is_lost: true, ..Usage::default() };
     let lost = DeviceUse { resource: "GPU", slot: 1, id: "1".to_owned(), usage };
     assert_eq!(numbered.uses(), [used(0, "0", Some(3), (6000, 24000)), lost], "the driver has lost the other");
+}
+
+fn what_a_driver_says_of_a_devices_health_is_told(answers: &Path) {
+    let gpus = "NVIDIA L4|GPU-a||24000|6000|||\nNVIDIA L4|GPU-b||24000|6000|||\n";
+    std::fs::write(answers, format!("{gpus}recovery=0:2\nremap=1:pending\n")).unwrap();
+    let healths: Vec<Health> =
+        processes(None, None).unwrap().uses().into_iter().map(|used| used.usage.health).collect();
+    let rebooted = Health { recovery: Some(Recovery::Reboot), ..Health::default() };
+    assert_eq!(healths, [rebooted, Health { is_remap_pending: true, ..Health::default() }]);
+    std::fs::write(answers, format!("{gpus}recovery=0:0\nremap=1:failed\n")).unwrap();
+    let healths: Vec<Health> =
+        processes(None, None).unwrap().uses().into_iter().map(|used| used.usage.health).collect();
+    let healthy = Health { recovery: Some(Recovery::Nothing), ..Health::default() };
+    assert_eq!(healths, [healthy, Health { has_remap_failed: true, ..Health::default() }]);
+}
+
+fn errors_of_devices_are_heard(answers: &Path) {
+    let gpus = "NVIDIA L4|GPU-a||24000|6000|||\nNVIDIA L4|GPU-b||24000|6000|||\n";
+    std::fs::write(answers, format!("{gpus}xid=0:13\n")).unwrap();
+    let draft = answers.with_extension("draft");
+    let report = |text: &str| std::fs::write(&draft, text).and_then(|()| std::fs::rename(&draft, answers)).unwrap();
+    let mut heard = Vec::new();
+    processes(Some("GPU-b,GPU-a"), None).unwrap().hear_errors(&mut |error| {
+        match error {
+            Some(error) => heard.push((error.place, error.xid)),
+            // It listens: what was there before is none of its.
+            None => report(&format!("{gpus}xid=0:13\nxid=1:31\nxid=0:95\n")),
+        }
+        heard.len() < 2
+    });
+    assert_eq!(heard, [(0, 31), (1, 95)], "by their places in the list");
+    let deaf = Host::recorded(common::machine("nvidia-h100x8")).unwrap().with_nvml_library("/no/such/library.so");
+    let offered = offer(&detect(&deaf), &|_| None, &std::collections::BTreeMap::new()).unwrap();
+    for processes in DeviceProcesses::of(&deaf, &offered) {
+        processes.hear_errors(&mut |error| panic!("{error:?} is heard of a library that is not there"));
+    }
+}
+
+fn how_devices_are_connected_is_told(answers: &Path) {
+    let gpu = |bus: u32| format!("NVIDIA A100|GPU-{bus}|00000000:{bus:02X}:00.0|40000|0|||\n");
+    let gpus: String = (1..=3).map(gpu).collect();
+    std::fs::write(answers, format!("{gpus}pair=0:1:NODE,NV4\npair=0:2:SYS\npair=1:2:SYS,NV1\n")).unwrap();
+    let detection = machine_with_library("nvidia-h100x8");
+    let shown: Vec<String> = detection.families[0].pairs.iter().map(ToString::to_string).collect();
+    assert_eq!(shown, ["NV4", "SYS", "NV1"]);
+    let offered =
+        offer(&detection, &|name| (name == "CUDA_VISIBLE_DEVICES").then(|| "2,0".to_owned()), &no_request()).unwrap();
+    assert_eq!(offered.of("GPU").unwrap().nearness(), [((1, 0), 10)], "by the slots that are offered");
+    std::fs::write(answers, gpus).unwrap();
+    assert!(machine_with_library("nvidia-h100x8").families[0].pairs.is_empty(), "NVML does not tell");
+}
+
+fn no_request() -> std::collections::BTreeMap<String, f64> {
+    std::collections::BTreeMap::new()
 }

@@ -114,6 +114,10 @@ pub(crate) struct DeviceOptions {
     /// gpu_memory= need GPUs of a known size.
     #[arg(long, value_name = "BYTES", value_parser = oxiray_resources::size_from_text)]
     pub(crate) gpu_memory: Option<u64>,
+    /// Which of several free devices are taken: `topology` takes those that are near to each other, `lowest` those with the
+    /// lowest numbers.
+    #[arg(long, value_name = "topology|lowest")]
+    pub(crate) device_order: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -509,6 +513,9 @@ pub(crate) struct HardwareOptions {
     /// Prints all that was found as JSON.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Shows besides how each two devices are connected, where that is known.
+    #[arg(long)]
+    pub(crate) topology: bool,
 }
 
 #[derive(Debug, Args)]

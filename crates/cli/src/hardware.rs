@@ -1,7 +1,7 @@
 //! `oxiray hardware`.
 
 use crate::arguments::HardwareOptions;
-use oxiray_accelerators::{Host, detect, report, to_json};
+use oxiray_accelerators::{Detected, Host, Pair, detect, report, to_json};
 use oxiray_fence::{Means, Mechanism};
 use oxiray_node::limits::Limits;
 use serde_json::{Value, json};
@@ -23,6 +23,9 @@ pub(crate) fn run(options: &HardwareOptions) -> anyhow::Result<()> {
         crate::say(&serde_json::to_string_pretty(&told)?);
     } else {
         crate::say(report(&detection, &host).trim_end());
+        if options.topology {
+            detection.families.iter().map(matrix).for_each(|text| crate::say(&text));
+        }
         if let Some(limits) = limits {
             crate::say(&format!("\nLimits\n{}", limits.describe().trim_end()));
         }
@@ -31,6 +34,28 @@ pub(crate) fn run(options: &HardwareOptions) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// How each two devices of a family are connected, as `nvidia-smi topo -m` shows it.
+fn matrix(detected: &Detected) -> String {
+    let name = detected.family.name;
+    if detected.pairs.is_empty() {
+        return format!("\nHow {name}s are connected is not known beyond their NUMA nodes");
+    }
+    let known = |one: usize, other: usize| {
+        let is_it = |pair: &&Pair| (pair.one, pair.other) == (one.min(other), one.max(other));
+        detected.pairs.iter().find(is_it).map_or_else(|| "?".to_owned(), ToString::to_string)
+    };
+    let places = 0..detected.devices.len();
+    let cell = |text: String| format!("{text:>5}");
+    let head: String = places.clone().map(|place| cell(format!("[{place}]"))).collect();
+    let row = |one: usize| {
+        let cells: String =
+            places.clone().map(|other| cell(if one == other { "X".to_owned() } else { known(one, other) })).collect();
+        format!("  {:>4}{cells}", format!("[{one}]"))
+    };
+    let rows: Vec<String> = places.clone().map(row).collect();
+    format!("\nHow {name}s are connected\n      {head}\n{}", rows.join("\n"))
 }
 
 fn in_words(fences: &Means) -> String {

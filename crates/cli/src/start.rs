@@ -92,6 +92,7 @@ fn config(options: &StartOptions) -> anyhow::Result<Config> {
         device_isolation: options.devices.device_isolation.clone(),
         device_violations: options.devices.device_violations.clone(),
         gpu_memory: options.devices.gpu_memory,
+        device_order: options.devices.device_order.clone(),
     };
     let head = HeadConfig {
         listen: listen(options)?,

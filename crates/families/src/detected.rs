@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::family::Family;
 use crate::nodes::DeviceNode;
+use crate::pairs::Pair;
 
 /// The devices of one family on one machine.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -20,6 +21,9 @@ pub struct Detected {
     pub how: String,
     /// The devices, by index. A Neuron device has several cores, so it may count more than once.
     pub devices: Vec<Device>,
+    /// How each two of them are connected, where that is known beyond their NUMA nodes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pairs: Vec<Pair>,
     /// Device nodes that belong to all of them alike.
     pub shared_nodes: Vec<DeviceNode>,
     /// Resources that the machine offers besides, such as the name of its TPU slice.
@@ -86,6 +90,7 @@ impl Detected {
             type_name: family.constant_type.map(str::to_owned),
             how: how.into(),
             devices,
+            pairs: Vec::new(),
             shared_nodes: Vec::new(),
             extra_resources: BTreeMap::new(),
             labels: BTreeMap::new(),
@@ -100,6 +105,7 @@ impl Detected {
             type_name: family.constant_type.map(str::to_owned),
             how: "declared".to_owned(),
             devices: Vec::new(),
+            pairs: Vec::new(),
             shared_nodes: Vec::new(),
             extra_resources: BTreeMap::new(),
             labels: BTreeMap::new(),

@@ -87,6 +87,7 @@ fn from_nvml(host: &dyn HostFacts, findings: &mut Findings, answers: NvmlAnswers
     }
     rule_out_unanswered(host, findings, &answers.gpus);
     let how = format!("NVML, driver {}", answers.driver.as_deref().unwrap_or("unknown"));
+    let pairs = answers.pairs;
     let devices: Vec<Device> = answers
         .gpus
         .into_iter()
@@ -111,7 +112,7 @@ fn from_nvml(host: &dyn HostFacts, findings: &mut Findings, answers: NvmlAnswers
             }
         })
         .collect();
-    named(findings, devices, how)
+    named(findings, devices, how).map(|detected| Detected { pairs, ..detected })
 }
 
 // A container sees the whole bus and is given some of the devices; a broken device is on the bus and not in NVML.

@@ -1,5 +1,7 @@
 //! What NVIDIA's management library answers when it is asked what a machine has.
 
+use crate::pairs::Pair;
+
 /// What NVML says of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NvmlAnswers {
@@ -9,6 +11,8 @@ pub struct NvmlAnswers {
     pub gpus: Vec<Gpu>,
     /// Devices that NVML counts but cannot open, each with its reason.
     pub lost: Vec<String>,
+    /// How each two of its GPUs are connected, where NVML tells.
+    pub pairs: Vec<Pair>,
 }
 
 /// One GPU as NVML shows it.
@@ -42,7 +46,8 @@ pub enum NvmlFailure {
 impl NvmlAnswers {
     /// Reads the text form shared by recorded machines and `oxiray-nvml-fixture`, one GPU per line:
     /// `name|uuid|pci address|memory bytes|used bytes|pid:bytes,…` (what follows is the library's); `driver=` names the driver, `mig=0` says that GPU 0
-    /// is partitioned, `minor=0:2` that its device node is `/dev/nvidia2` (else the one of its place), and `#` starts a comment.
+    /// is partitioned, `minor=0:2` that its device node is `/dev/nvidia2` (else the one of its place), `pair=0:1:NODE,NV4` how two are connected (see [`Pair`]), and `#` starts a
+    /// comment.
     pub fn parse(text: &str) -> Self {
         let mut answers = Self::default();
         let (mut partitioned, mut minors) = (Vec::new(), Vec::new());
@@ -51,6 +56,7 @@ impl NvmlAnswers {
                 Some(("driver", version)) => answers.driver = Some(version.to_owned()),
                 Some(("mig", index)) => partitioned.extend(index.parse::<usize>()),
                 Some(("minor", of)) => minors.extend(minor(of)),
+                Some(("pair", of)) => answers.pairs.extend(Pair::parse(of)),
                 _ => answers.gpus.push(Gpu { minor: Some(answers.gpus.len() as u32), ..Gpu::parse(line) }),
             }
         }

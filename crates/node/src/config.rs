@@ -3,12 +3,12 @@
 use crate::limits::Limits;
 use crate::workers::memory::MonitorOptions;
 use crate::{lease, machine};
-use oxiray_accelerators::{Host, Offer, detect, offer};
+use oxiray_accelerators::{Host, Offer, SlotDevice, detect, offer};
 use oxiray_fence::{Isolation, Means, Mechanism};
 use oxiray_ids::NodeId;
 use oxiray_journal::EtcdFiles;
 use oxiray_machine::{IsolationPlan, Level, Patience, Plan};
-use oxiray_resources::{Inventory, MemoryShares, ResourceName};
+use oxiray_resources::{Inventory, MemoryShares, ResourceName, Topology};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -38,6 +38,8 @@ const DEADLOCK_WAIT_VARIABLE: &str = "OXIRAY_DEADLOCK_WAIT_S";
 const DEADLOCK_VARIABLE: &str = "OXIRAY_DEADLOCK";
 /// Says how far devices are kept from those that they were not granted to.
 const ISOLATION_VARIABLE: &str = "OXIRAY_DEVICE_ISOLATION";
+/// Which of several free devices are taken.
+const ORDER_VARIABLE: &str = "OXIRAY_DEVICE_ORDER";
 /// Says what becomes of a worker that has a device open which it was not granted.
 const VIOLATIONS_VARIABLE: &str = "OXIRAY_DEVICE_VIOLATIONS";
 
@@ -92,6 +94,8 @@ pub struct MachineConfig {
     pub device_violations: Option<String>,
     /// Bytes of memory that each GPU has, in place of what is found.
     pub gpu_memory: Option<u64>,
+    /// Which of several free devices are taken: `topology` or `lowest`; as `OXIRAY_DEVICE_ORDER` says where it is left out.
+    pub device_order: Option<String>,
 }
 
 /// What a head does beside what every machine does.
@@ -238,6 +242,14 @@ pub enum PlanError {
         /// What was asked for.
         given: String,
     },
+    /// There is no such order of devices.
+    #[error(
+        "the order of devices is `{given}`; it is to be `topology` or `lowest`, as --device-order= or in {ORDER_VARIABLE}"
+    )]
+    Order {
+        /// What was asked for.
+        given: String,
+    },
     /// There is no such isolation.
     #[error(
         "the isolation of devices is `{given}`; it is to be one of {}, as --device-isolation= or in {ISOLATION_VARIABLE}",
@@ -315,6 +327,8 @@ pub fn plan(config: &Config, host: &Host) -> Result<(Plan, Bounds), PlanError> {
     let named = offer.totals().into_iter().map(|(name, total)| Ok((ResourceName::new(&name)?, total)));
     let inventory = Inventory::new(named.collect::<Result<Vec<_>, PlanError>>()?)?;
     let inventory = with_gpu_memory(inventory, &offer, config.machine.gpu_memory);
+    let order = config.machine.device_order.clone().or_else(|| host.variable(ORDER_VARIABLE));
+    let inventory = if takes_near_ones(order.as_deref())? { with_topologies(inventory, &offer)? } else { inventory };
     let node = NodeId::generate();
     let mut labels = BTreeMap::from([("ray.io/node-id".to_owned(), node.hex())]);
     labels.extend(offer.labels.clone());
@@ -362,6 +376,27 @@ fn with_gpu_memory(inventory: Inventory, offer: &Offer, given: Option<u64>) -> I
     let found = (0..count).map(|slot| slots.get(slot).and_then(|device| device.as_ref()?.memory_bytes).unwrap_or(0));
     let sizes = found.map(|found| given.unwrap_or(found)).collect();
     inventory.with_device_memory(ResourceName::GPU, sizes)
+}
+
+/// What was asked for, of which devices are taken where several are free.
+fn takes_near_ones(asked: Option<&str>) -> Result<bool, PlanError> {
+    match asked.map(str::trim) {
+        None | Some("" | "topology") => Ok(true),
+        Some("lowest") => Ok(false),
+        Some(given) => Err(PlanError::Order { given: given.to_owned() }),
+    }
+}
+
+/// The same with what is known of how near devices are to each other.
+fn with_topologies(mut inventory: Inventory, offer: &Offer) -> Result<Inventory, PlanError> {
+    for offered in &offer.devices {
+        let numa = |slot: &Option<SlotDevice>| slot.as_ref().and_then(|device| device.numa_node);
+        let numa = offered.slots.iter().map(numa).collect();
+        if let Some(topology) = Topology::new(numa, offered.nearness()) {
+            inventory = inventory.with_topology(ResourceName::new(offered.resource())?, topology);
+        }
+    }
+    Ok(inventory)
 }
 
 /// What was asked for, of workers that have devices open which they were not granted.

@@ -12,9 +12,11 @@
 //!
 //! `init=9` makes `nvmlInit_v2` return 9 (the driver is not loaded), `lost=1` makes the second GPU one that cannot be
 //! opened (15), `mig=0` makes the first one partitioned, `minor=0:2` gives its device node the number 2 (else that of its place),
-//! `mps=0:4242:524288` lists process 4242 among the first one's clients of an MPS server. `recovery=0:1` says that the first
+//! `pair=0:1:NODE,NV4` connects the first two by four NVLinks and host bridges of one NUMA node (`BRD`, `PIX`, `PXB`, `PHB`,
+//! `NODE`, `SYS`), `mps=0:4242:524288` lists process 4242 among the first one's clients of an MPS server. `recovery=0:1` says that the first
 //! one needs recovery action 1, `remap=0:pending` or `remap=0:failed` what became of rows of its memory. Each `xid=0:31` that
-//! is added while an event set is open is an error 31 of the first one. A field left empty makes its question return 3 (not supported).
+//! is added while an event set is open is an error 31 of the first one; the first wait for one makes a file beside that with
+//! the answers, whose name ends with `.waits`. A field left empty makes its question return 3 (not supported).
 //! It is CUDA's driver library, too: see `cuda.rs`.
 //!
 //! Only what `nvml-wrapper` asks in detection and in looking at a device's use and health is answered.
@@ -68,7 +70,17 @@ struct Answers {
     remaps: Vec<(usize, String)>,
     xids: Vec<(usize, c_ulonglong)>,
     cuda: Option<String>,
+    pairs: Vec<Pair>,
     gpus: Vec<Gpu>,
+}
+
+/// How two GPUs are connected.
+struct Pair {
+    one: usize,
+    other: usize,
+    /// `nvmlGpuTopologyLevel_t`.
+    level: c_int,
+    links: usize,
 }
 
 #[derive(Default)]
@@ -102,6 +114,7 @@ impl Answers {
                 Some(("recovery", of)) => answers.recoveries.push(numbered(of)?),
                 Some(("remap", of)) => answers.remaps.push(numbered(of)?),
                 Some(("xid", of)) => answers.xids.push(numbered(of)?),
+                Some(("pair", of)) => answers.pairs.push(Pair::parse(of)?),
                 Some(("cuda", device)) => answers.cuda = Some(device.to_owned()),
                 Some(("mps", of)) => {
                     let (index, listed) = of.split_once(':')?;
@@ -114,6 +127,35 @@ impl Answers {
             answers.gpus.get_mut(index)?.clients.extend(listed);
         }
         Some(answers)
+    }
+}
+
+impl Pair {
+    /// As in `0:1:NODE,NV4`.
+    fn parse(of: &str) -> Option<Self> {
+        let mut parts = of.split(':');
+        let (one, other, how) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?, parts.next()?);
+        let (way, links) = how.split_once(",NV").unwrap_or((how, "0"));
+        let level = match way {
+            "BRD" => 0,
+            "PIX" => 10,
+            "PXB" => 20,
+            "PHB" => 30,
+            "NODE" => 40,
+            "SYS" => 50,
+            _ => return None,
+        };
+        Some(Self { one, other, level, links: links.parse().ok()? })
+    }
+}
+
+impl Answers {
+    /// What each NVLink of a GPU leads to: one GPU after the other.
+    fn links_of(&self, index: usize) -> impl Iterator<Item = usize> + '_ {
+        let of_gpu = self.pairs.iter().filter(move |pair| pair.one == index || pair.other == index);
+        of_gpu.flat_map(move |pair| {
+            std::iter::repeat_n(if pair.one == index { pair.other } else { pair.one }, pair.links)
+        })
     }
 }
 
@@ -302,27 +344,25 @@ pub struct PciInfo {
 /// As in NVML: `pci` must be valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetPciInfo_v3(device: Handle, pci: *mut PciInfo) -> c_int {
-    with_gpu(device, |_, gpu| {
-        let mut numbers = gpu.pci_address.split([':', '.']).map(|part| c_uint::from_str_radix(part, 16));
-        let (Some(Ok(domain)), Some(Ok(bus)), Some(Ok(slot))) = (numbers.next(), numbers.next(), numbers.next()) else {
-            return NOT_SUPPORTED;
-        };
-        let mut info = PciInfo {
-            bus_id_legacy: [0; 16],
-            domain,
-            bus,
-            device: slot,
-            device_id: 0,
-            subsystem_id: 0,
-            bus_id: [0; 32],
-        };
-        let full = format!("{domain:08X}:{bus:02X}:{slot:02X}.0");
-        for (place, byte) in info.bus_id.iter_mut().zip(full.bytes()) {
-            *place = c_char::from_ne_bytes([byte]);
-        }
-        // SAFETY: passed on to the caller.
-        unsafe { write(pci, info) }
-    })
+    // SAFETY: passed on to the caller.
+    with_gpu(device, |_, gpu| unsafe { write_address(gpu, pci) })
+}
+
+/// # Safety
+/// `pci` must be null or valid for a write.
+unsafe fn write_address(gpu: &Gpu, pci: *mut PciInfo) -> c_int {
+    let mut numbers = gpu.pci_address.split([':', '.']).map(|part| c_uint::from_str_radix(part, 16));
+    let (Some(Ok(domain)), Some(Ok(bus)), Some(Ok(slot))) = (numbers.next(), numbers.next(), numbers.next()) else {
+        return NOT_SUPPORTED;
+    };
+    let mut info =
+        PciInfo { bus_id_legacy: [0; 16], domain, bus, device: slot, device_id: 0, subsystem_id: 0, bus_id: [0; 32] };
+    let full = format!("{domain:08X}:{bus:02X}:{slot:02X}.0");
+    for (place, byte) in info.bus_id.iter_mut().zip(full.bytes()) {
+        *place = c_char::from_ne_bytes([byte]);
+    }
+    // SAFETY: passed on to the caller.
+    unsafe { write(pci, info) }
 }
 
 /// `nvmlMemory_v2_t`.
@@ -530,6 +570,7 @@ struct EventSet {
     told: usize,
     /// Of the folder with the answers, whose file is written or replaced.
     changes: OwnedFd,
+    has_waited: bool,
 }
 
 impl EventSet {
@@ -538,7 +579,16 @@ impl EventSet {
         let changes = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         let folder = file.parent().unwrap_or_else(|| Path::new("."));
         inotify::add_watch(&changes, folder, WatchFlags::MOVED_TO | WatchFlags::CLOSE_WRITE)?;
-        Ok(Self { devices: Vec::new(), told, changes })
+        Ok(Self { devices: Vec::new(), told, changes, has_waited: false })
+    }
+
+    /// Makes a file beside that with the answers the first time.
+    fn tell_that_it_waits(&mut self) {
+        if !std::mem::replace(&mut self.has_waited, true) {
+            let mut sign = std::env::var_os(FIXTURE_VARIABLE).unwrap_or_default();
+            sign.push(".waits");
+            let _ = std::fs::write(sign, "");
+        }
     }
 }
 
@@ -608,6 +658,7 @@ pub unsafe extern "C" fn nvmlEventSetWait_v2(set: *mut c_void, data: *mut EventD
     // SAFETY: the caller vouches for a set that was made above and is used by no other thread.
     let set = unsafe { &mut *set.cast::<EventSet>() };
     let until = Instant::now() + Duration::from_millis(timeout_ms.into());
+    set.tell_that_it_waits();
     loop {
         let xids = Answers::read().map(|answers| answers.xids).unwrap_or_default();
         while let Some((index, xid)) = xids.get(set.told).copied() {
@@ -632,4 +683,41 @@ pub unsafe extern "C" fn nvmlEventSetWait_v2(set: *mut c_void, data: *mut EventD
             Ok(_) | Err(_) => drop(rustix::io::read(&set.changes, &mut [0_u8; 4096])),
         }
     }
+}
+
+/// # Safety
+/// As in NVML: `level` must be valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetTopologyCommonAncestor(one: Handle, other: Handle, level: *mut c_int) -> c_int {
+    with_answers(|answers| {
+        let [one, other] = [one, other].map(|device| (device as usize).wrapping_sub(1));
+        let is_it = |pair: &&Pair| (pair.one, pair.other) == (one.min(other), one.max(other));
+        // SAFETY: passed on to the caller.
+        answers.pairs.iter().find(is_it).map_or(NOT_SUPPORTED, |pair| unsafe { write(level, pair.level) })
+    })
+}
+
+/// # Safety
+/// As in NVML: `state` must be valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetNvLinkState(device: Handle, link: c_uint, state: *mut c_int) -> c_int {
+    with_answers(|answers| match answers.links_of((device as usize).wrapping_sub(1)).nth(link as usize) {
+        // SAFETY: passed on to the caller.
+        Some(_) => unsafe { write(state, 1) },
+        None => NOT_SUPPORTED,
+    })
+}
+
+/// # Safety
+/// As in NVML: `pci` must be valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetNvLinkRemotePciInfo_v2(device: Handle, link: c_uint, pci: *mut PciInfo) -> c_int {
+    with_answers(|answers| {
+        let remote = answers.links_of((device as usize).wrapping_sub(1)).nth(link as usize);
+        match remote.and_then(|remote| answers.gpus.get(remote)) {
+            // SAFETY: passed on to the caller.
+            Some(gpu) => unsafe { write_address(gpu, pci) },
+            None => NOT_SUPPORTED,
+        }
+    })
 }

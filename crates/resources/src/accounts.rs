@@ -50,8 +50,10 @@ impl Accounts {
     /// Those of a machine on which nothing runs.
     pub(crate) fn of_machine(inventory: &Inventory) -> Self {
         let (devices, scalars): (Vec<_>, Vec<_>) = inventory.totals().partition(|(resource, _)| resource.is_device());
-        let devices =
-            devices.into_iter().map(|(name, _)| (name.clone(), Devices::new(inventory.device_memory(name.as_str()))));
+        let devices = devices.into_iter().map(|(name, _)| {
+            let (sizes, topology) = (inventory.device_memory(name.as_str()), inventory.topology(name.as_str()));
+            (name.clone(), Devices::new(sizes, topology))
+        });
         let scalars = scalars.into_iter().map(|(name, total)| (name.clone(), Scalar::new(total)));
         Self { scalars: scalars.collect(), devices: devices.collect() }
     }

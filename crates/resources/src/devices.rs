@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use std::sync::Arc;
+
 use crate::packing::FreeOrder;
-use crate::{Capacity, DeviceShare, FreeDevices, GrantId, Quantity, ResourceNeed, Room};
+use crate::{Capacity, DeviceShare, FreeDevices, GrantId, Quantity, ResourceNeed, Room, Topology};
 
 /// One account per device, and an order over them that answers both placement rules. A bundle has accounts for
 /// its own devices only, each as large as its share.
@@ -13,6 +15,8 @@ pub(crate) struct Devices {
     /// The devices in service.
     by_free: FreeOrder,
     out_of_service: BTreeMap<u32, String>,
+    /// How near they are to each other, where that makes a difference.
+    topology: Option<Arc<Topology>>,
 }
 
 #[derive(Debug)]
@@ -25,16 +29,17 @@ struct Account {
 
 impl Devices {
     /// Those of a machine, with the size of each.
-    pub(crate) fn new(sizes_bytes: impl Iterator<Item = u64>) -> Self {
-        Self::of((0..).zip(sizes_bytes.map(Room::whole)))
+    pub(crate) fn new(sizes_bytes: impl Iterator<Item = u64>, topology: Option<Arc<Topology>>) -> Self {
+        Self { topology, ..Self::of((0..).zip(sizes_bytes.map(Room::whole))) }
     }
 
     /// The accounts of a bundle that has these.
     pub(crate) fn within(&self, shares: &[DeviceShare]) -> Self {
-        Self::of(shares.iter().map(|share| {
+        let rooms = shares.iter().map(|share| {
             let size_bytes = self.accounts.get(&share.device).map_or(0, |account| account.room.size_bytes);
             (share.device, Room { free: share.capacity(), size_bytes })
-        }))
+        });
+        Self { topology: self.topology.clone(), ..Self::of(rooms) }
     }
 
     fn of(rooms: impl Iterator<Item = (u32, Room)>) -> Self {
@@ -44,12 +49,16 @@ impl Devices {
             accounts.insert(device, Account { whole: room.free, room, holders: Vec::new() });
             by_free.insert(device, room);
         }
-        Self { accounts, by_free, out_of_service: BTreeMap::new() }
+        Self { accounts, by_free, out_of_service: BTreeMap::new(), topology: None }
     }
 
     /// The devices that meet `asked` now, in ascending order.
     pub(crate) fn choose(&self, asked: ResourceNeed) -> Option<Vec<DeviceShare>> {
-        self.by_free.choose(asked)
+        let chosen = self.by_free.choose(asked)?;
+        let Some(topology) = self.topology.as_ref().filter(|_| asked.is_of_wholes()) else { return Some(chosen) };
+        let free: Vec<u32> = self.by_free.wholly_free().collect();
+        let part = |device: u32| self.accounts[&device].room.part(asked).expect("it is wholly free").of(device);
+        Some(topology.choose(&free, chosen.len()).into_iter().map(part).collect())
     }
 
     /// The most that a demand of this kind could get now.

@@ -1,10 +1,11 @@
 //! What a machine offers.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::{Demand, FreeDevices, Never, Quantity, QuantityError, ResourceName, Room};
+use crate::{Demand, FreeDevices, Never, Quantity, QuantityError, ResourceName, Room, Topology};
 
 /// The most devices of one resource on one machine.
 pub const DEVICES_MAX: u32 = 65_536;
@@ -15,6 +16,8 @@ pub struct Inventory {
     totals: BTreeMap<ResourceName, Quantity>,
     /// The memory of each device, by resource, where it is known.
     memory: BTreeMap<ResourceName, Vec<u64>>,
+    /// How near the devices of a resource are to each other, where that makes a difference.
+    topologies: BTreeMap<ResourceName, Arc<Topology>>,
 }
 
 /// Amounts that no machine can offer.
@@ -65,7 +68,7 @@ impl Inventory {
         }
         totals.retain(|_, total| !total.is_zero());
         let (of_each, totals) = totals.into_iter().partition(|(name, _)| name.is_device_memory());
-        let (of_each, mut inventory): (BTreeMap<_, _>, _) = (of_each, Self { totals, memory: BTreeMap::new() });
+        let (of_each, mut inventory): (BTreeMap<_, _>, _) = (of_each, Self { totals, ..Self::default() });
         for (name, bytes) in of_each {
             let count = inventory.total(name.source().as_str()).wholes() as usize;
             inventory = inventory.with_device_memory(name.source().clone(), vec![bytes.wholes(); count]);
@@ -81,6 +84,18 @@ impl Inventory {
             self.memory.insert(resource, memory_bytes);
         }
         self
+    }
+
+    /// The same machine, whose devices of `resource` are so near to each other.
+    #[must_use]
+    pub fn with_topology(mut self, resource: ResourceName, topology: Topology) -> Self {
+        self.topologies.insert(resource, Arc::new(topology));
+        self
+    }
+
+    /// How near the devices of `resource` are to each other, where that makes a difference.
+    pub(crate) fn topology(&self, resource: &str) -> Option<Arc<Topology>> {
+        self.topologies.get(resource).cloned()
     }
 
     /// The memory of each device of `resource`, by their numbers; zero where it is not known.

@@ -23,6 +23,7 @@ mod name;
 mod packing;
 mod quantity;
 mod shortage;
+mod topology;
 
 pub use capacity::{Capacity, ResourceNeed, Room, memory_of};
 pub use demand::{DEMAND_RESOURCES_MAX, Demand, DemandError};
@@ -34,6 +35,7 @@ pub use name::{ACCELERATOR_TYPE_PREFIX, NameError, RESOURCE_NAME_BYTES_MAX, Reso
 pub use packing::{FreeDevices, NoPacking};
 pub use quantity::{Quantity, QuantityError};
 pub use shortage::{Busy, Never, Shortage, amount_in_words, size_from_text, size_in_words};
+pub use topology::Topology;
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,8 @@
 //! Which devices a demand takes: the one place where that is decided, for the ledger, the scheduler's views of machines and
 //! the autoscaler's plans alike.
 //!
-//! - PACKING-1: a demand for whole devices takes wholly free ones, lowest number first, with all of their memory.
+//! - PACKING-1: a demand for whole devices takes wholly free ones with all of their memory: those that are near to each
+//!   other where that is known ([`Topology`](crate::Topology)), and otherwise the lowest numbers.
 //! - PACKING-2: a share below one, and bytes of memory, take the fullest device that has room for them, lowest number first
 //!   among equals, and never span two.
 //! - PACKING-3: a device's memory is held only along with a share of it, so that a device of which no share is held is
@@ -157,6 +158,11 @@ impl FreeOrder {
     /// In the order of the shares.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, Room)> {
         self.0.iter().map(|((_, device), room)| (*device, *room))
+    }
+
+    /// The wholly free ones, in ascending order.
+    pub(crate) fn wholly_free(&self) -> impl Iterator<Item = u32> {
+        self.0.range((Quantity::ONE, 0)..).map(|((_, device), _)| *device)
     }
 
     /// What devices with room for `asked` give, the fullest first.

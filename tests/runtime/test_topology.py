@@ -1,0 +1,99 @@
+"""Which of several free devices are taken: those that are near to each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import commands
+import nvml
+import pytest
+
+import ray
+
+#: Where the recorded machine has its GPUs: four on each of two NUMA nodes.
+BUSES = ["19", "3B", "4C", "5D", "9B", "BB", "CB", "DB"]
+EIGHT = "".join(f"NVIDIA A100|GPU-{slot}|00000000:{bus}:00.0|42949672960|0|||0\n" for slot, bus in enumerate(BUSES))
+FOUR = "".join(EIGHT.splitlines(keepends=True)[:4])
+
+
+@pytest.fixture(scope="module")
+def library() -> str:
+    """The library that answers as NVML does."""
+    return nvml.library()
+
+
+@pytest.fixture
+def answers(library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> nvml.Answers:
+    ray.shutdown()
+    request.addfinalizer(ray.shutdown)
+    return nvml.Answers(tmp_path, monkeypatch, library)
+
+
+@ray.remote(num_cpus=0)
+class Holder:
+    def gpus(self) -> list[int]:
+        return [int(gpu) for gpu in ray.get_gpu_ids()]
+
+
+def held(count: int) -> tuple[Holder, list[int]]:
+    """An actor with so many GPUs, and which."""
+    holder = Holder.options(num_gpus=count).remote()
+    return holder, ray.get(holder.gpus.remote(), timeout=30)
+
+
+def test_linked_devices_go_together_and_a_single_one_breaks_up_no_pair(answers: nvml.Answers) -> None:
+    # NVLinks between 0 and 2, and between 1 and 3.
+    answers.write(FOUR + "".join(f"pair={pair}:NODE{',NV4' if pair in ('0:2', '1:3') else ''}\n" for pair in PAIRS))
+    ray.init(num_cpus=2)
+    first, gpus = held(2)
+    assert gpus == [0, 2]
+    single, gpus = held(1)
+    assert gpus == [1]
+    ray.kill(first)
+    _, gpus = held(1)
+    assert gpus == [3], "0 and 2 are a pair"
+    _, gpus = held(2)
+    assert gpus == [0, 2]
+    del single
+
+
+PAIRS = [f"{one}:{other}" for one in range(4) for other in range(one + 1, 4)]
+
+
+def test_what_is_on_one_numa_node_goes_together(answers: nvml.Answers) -> None:
+    answers.write(EIGHT)
+    ray.init(num_cpus=2)
+    _, gpus = held(1)
+    assert gpus == [0]
+    _, gpus = held(4)
+    assert gpus == [4, 5, 6, 7], "three are left on the first NUMA node"
+    _, gpus = held(2)
+    assert gpus == [1, 2]
+
+
+def test_the_lowest_numbers_are_taken_where_that_is_asked_for(
+    answers: nvml.Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers.write(FOUR + "pair=0:2:NODE,NV4\npair=0:1:NODE\n")
+    monkeypatch.setenv("OXIRAY_DEVICE_ORDER", "lowest")
+    ray.init(num_cpus=2)
+    assert held(2)[1] == [0, 1]
+    ray.shutdown()
+    monkeypatch.setenv("OXIRAY_DEVICE_ORDER", "random")
+    with pytest.raises(Exception, match="the order of devices is `random`; it is to be `topology` or `lowest`"):
+        ray.init(num_cpus=2)
+
+
+def test_the_command_shows_how_devices_are_connected(answers: nvml.Answers) -> None:
+    answers.write(FOUR + "pair=0:1:PIX\npair=0:2:SYS,NV4\npair=0:3:SYS\npair=1:2:SYS\npair=1:3:SYS,NV4\npair=2:3:PIX\n")
+    shown = commands.run("hardware", "--topology")
+    matrix = shown[shown.index("How NVIDIA GPUs are connected") :].splitlines()[:6]
+    assert [line.split() for line in matrix[1:]] == [
+        ["[0]", "[1]", "[2]", "[3]"],
+        ["[0]", "X", "PIX", "NV4", "SYS"],
+        ["[1]", "PIX", "X", "SYS", "NV4"],
+        ["[2]", "NV4", "SYS", "X", "PIX"],
+        ["[3]", "SYS", "NV4", "PIX", "X"],
+    ]
+    answers.write(FOUR)
+    assert "How NVIDIA GPUs are connected is not known beyond their NUMA nodes" in commands.run("hardware", "--topology")
