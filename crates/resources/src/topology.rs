@@ -5,48 +5,56 @@
 //!   pairs, then the one that leaves the best set of that size behind, and at last the one with the lowest numbers.
 //! - TOPOLOGY-2: a single device is the one whose nearest free neighbour is the farthest, so that no pair is broken up that
 //!   somebody could have; the lowest number among equals.
-//! - TOPOLOGY-3: where all are equally near, the lowest numbers are taken.
+//! - TOPOLOGY-3: where all are equally near, and of more than 128, the lowest numbers are taken.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
 
 /// How near two devices on one NUMA node are of which nothing else is known.
 const SAME_NUMA: u32 = 20;
 /// The same on two NUMA nodes.
 const OTHER_NUMA: u32 = 10;
-/// Of so many free devices all sets are compared; of more, those that grow from each device.
-const COMPARED_MAX: usize = 16;
+/// Of so many free devices all sets are compared; of more, those that grow from each device, whatever they leave behind.
+const COMPARED_MAX: u32 = 16;
 /// Of so many sets that are alike it is looked at what they leave behind.
 const ALIKE_MAX: usize = 256;
+/// Of more devices the lowest numbers are taken.
+const DEVICES_MAX: usize = 128;
 
 /// How near the devices of one resource are to each other, by their numbers.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topology {
-    numa: Vec<Option<u32>>,
-    pairs: BTreeMap<(u32, u32), u32>,
+    /// Of each device, its NUMA node: a number below that of the devices.
+    numa: Vec<u32>,
+    /// How near each two are, row by row.
+    near: Vec<u32>,
 }
 
+/// Devices as the bits of their numbers.
+type Set = u128;
+
 /// What is said for a set of devices; the larger the better.
-type Rank = (Reverse<usize>, u32, u64);
+type Rank = (Reverse<u32>, u32, u64);
 
 impl Topology {
     /// Devices with the NUMA node of each, and how near pairs are: the larger the nearer. `None` where nothing is known by
     /// which one set could be better than another.
     pub fn new(numa: Vec<Option<u32>>, pairs: impl IntoIterator<Item = ((u32, u32), u32)>) -> Option<Self> {
-        let ordered = |((one, other), near): ((u32, u32), u32)| ((one.min(other), one.max(other)), near);
-        let topology = Self { pairs: pairs.into_iter().map(ordered).collect(), numa };
-        let all: Vec<u32> = (0..topology.numa.len() as u32).collect();
-        (!topology.is_even(&all)).then_some(topology)
-    }
-
-    /// How near two devices are.
-    pub fn nearness(&self, one: u32, other: u32) -> u32 {
-        let known = self.pairs.get(&(one.min(other), one.max(other))).copied();
-        known.unwrap_or(if self.numa_of(one) == self.numa_of(other) { SAME_NUMA } else { OTHER_NUMA })
-    }
-
-    fn numa_of(&self, device: u32) -> Option<u32> {
-        self.numa.get(device as usize).copied().flatten()
+        let count = numa.len();
+        if count > DEVICES_MAX {
+            return None;
+        }
+        let is_same = |one: usize, other: usize| numa[one] == numa[other];
+        let of_numa = |place: usize| if is_same(place / count, place % count) { SAME_NUMA } else { OTHER_NUMA };
+        let mut near: Vec<u32> = (0..count * count).map(of_numa).collect();
+        for ((one, other), nearness) in pairs {
+            let (one, other) = (one as usize, other as usize);
+            if one < count && other < count {
+                (near[one * count + other], near[other * count + one]) = (nearness, nearness);
+            }
+        }
+        let first_on = |node: &Option<u32>| numa.iter().position(|other| other == node).unwrap_or(0) as u32;
+        let topology = Self { numa: numa.iter().map(first_on).collect(), near };
+        (!topology.is_even(lowest(count))).then_some(topology)
     }
 
     /// Which `count` of the free devices, in ascending order, are taken, in ascending order.
@@ -55,88 +63,99 @@ impl Topology {
     /// Where fewer are free.
     pub fn choose(&self, free: &[u32], count: usize) -> Vec<u32> {
         assert!(count <= free.len(), "{count} of {} devices are no choice", free.len());
-        if count == 0 || count == free.len() || self.is_even(free) {
+        let all = free.iter().fold(0, |set, device| set | 1 << device);
+        if count == 0 || count == free.len() || self.is_even(all) {
             return free[..count].to_vec();
         }
-        if count == 1 {
-            let lonely = free.iter().min_by_key(|device| (self.nearest(**device, free), **device));
-            return lonely.copied().into_iter().collect();
-        }
-        let sets = if free.len() <= COMPARED_MAX { sets(free, count) } else { self.grown(free, count) };
-        self.best(sets, free, count)
+        let chosen = match count as u32 {
+            1 => bits(all)
+                .max_by_key(|device| (Reverse(self.nearest(*device, all)), Reverse(*device)))
+                .map(|one| 1 << one),
+            count if all.count_ones() <= COMPARED_MAX => self.best(all, count),
+            count => bits(all).map(|first| self.grown(first, all, count)).max_by_key(|set| self.order(*set)),
+        };
+        bits(chosen.expect("there is a set of that size")).collect()
+    }
+
+    /// How near two devices are.
+    fn nearness(&self, one: u32, other: u32) -> u32 {
+        self.near[one as usize * self.numa.len() + other as usize]
     }
 
     /// Whether no set of these is better than another of its size.
-    fn is_even(&self, devices: &[u32]) -> bool {
-        let mut pairs = pairs(devices).map(|(one, other)| self.nearness(one, other));
-        let first = pairs.next();
-        let numa: BTreeSet<Option<u32>> = devices.iter().map(|device| self.numa_of(*device)).collect();
-        numa.len() <= 1 && pairs.all(|near| Some(near) == first)
+    fn is_even(&self, devices: Set) -> bool {
+        let first = bits(devices).next().unwrap_or(0);
+        let mut nearness = pairs(devices).map(|(one, other)| self.nearness(one, other));
+        let of_first = nearness.next();
+        nearness.all(|near| Some(near) == of_first)
+            && bits(devices).all(|device| self.numa[device as usize] == self.numa[first as usize])
     }
 
     /// How near the nearest other one is.
-    fn nearest(&self, device: u32, among: &[u32]) -> u32 {
-        let others = among.iter().filter(|other| **other != device);
-        others.map(|other| self.nearness(device, *other)).max().unwrap_or(0)
+    fn nearest(&self, device: u32, among: Set) -> u32 {
+        bits(among & !(1 << device)).map(|other| self.nearness(device, other)).max().unwrap_or(0)
     }
 
-    fn rank(&self, set: &[u32]) -> Rank {
-        let numa: BTreeSet<Option<u32>> = set.iter().map(|device| self.numa_of(*device)).collect();
-        let near = || pairs(set).map(|(one, other)| self.nearness(one, other));
-        (Reverse(numa.len()), near().min().unwrap_or(0), near().map(u64::from).sum())
+    fn rank(&self, set: Set) -> Rank {
+        let numa = bits(set).fold(0, |nodes: Set, device| nodes | 1 << self.numa[device as usize]);
+        let (mut farthest, mut sum) = (u32::MAX, 0);
+        for (one, other) in pairs(set) {
+            let near = self.nearness(one, other);
+            farthest = farthest.min(near);
+            sum += u64::from(near);
+        }
+        (Reverse(numa.count_ones()), farthest, sum)
+    }
+
+    /// The rank, and between equals the lowest numbers: those of a set stand highest when its bits are read backwards.
+    fn order(&self, set: Set) -> (Rank, Set) {
+        (self.rank(set), set.reverse_bits())
     }
 
     /// TOPOLOGY-1.
-    fn best(&self, sets: Vec<Vec<u32>>, free: &[u32], count: usize) -> Vec<u32> {
-        let ranked: Vec<(Rank, Vec<u32>)> = sets.into_iter().map(|set| (self.rank(&set), set)).collect();
-        let best = ranked.iter().map(|(rank, _)| *rank).max();
-        let mut alike: Vec<Vec<u32>> =
-            ranked.into_iter().filter(|(rank, _)| Some(*rank) == best).map(|(_, set)| set).collect();
-        alike.sort_unstable();
-        let left = |set: &Vec<u32>| {
-            let rest: Vec<u32> = free.iter().copied().filter(|device| !set.contains(device)).collect();
-            let rest = if rest.len() <= COMPARED_MAX { self::sets(&rest, count) } else { self.grown(&rest, count) };
-            rest.iter().map(|set| self.rank(set)).max()
-        };
-        if alike.len() > 1 && free.len() >= 2 * count {
-            alike.truncate(ALIKE_MAX);
-            // The first of equals is the last of them when it is looked at from behind.
-            return alike.into_iter().rev().max_by_key(left).expect("there is a set");
-        }
-        alike.into_iter().next().expect("there is a set")
+    fn best(&self, free: Set, count: u32) -> Option<Set> {
+        let best = sets(free, count).map(|set| self.rank(set)).max()?;
+        let mut alike: Vec<Set> = sets(free, count).filter(|set| self.rank(*set) == best).collect();
+        alike.sort_unstable_by_key(|set| Reverse(set.reverse_bits()));
+        alike.truncate(ALIKE_MAX);
+        let left = |set: Set| sets(free & !set, count).map(|set| self.rank(set)).max();
+        alike.into_iter().max_by_key(|set| (left(*set), set.reverse_bits()))
     }
 
-    /// The sets that begin with one device each and take what is nearest to all that they have.
-    fn grown(&self, free: &[u32], count: usize) -> Vec<Vec<u32>> {
-        let grow = |first: u32| {
-            let mut set = vec![first];
-            while set.len() < count {
-                let others = free.iter().copied().filter(|device| !set.contains(device));
-                let ranked = others.map(|other| (self.rank(&[set.as_slice(), &[other]].concat()), Reverse(other)));
-                let Some((_, Reverse(next))) = ranked.max() else { break };
-                set.push(next);
-            }
-            set.sort_unstable();
-            set
-        };
-        let grown = free.iter().map(|first| grow(*first));
-        grown.filter(|set| set.len() == count).collect()
+    /// The set that begins with one device and takes what is nearest to all that it has.
+    fn grown(&self, first: u32, free: Set, count: u32) -> Set {
+        (1..count).fold(1 << first, |set, _| {
+            let grown = bits(free & !set).map(|other| set | 1 << other);
+            grown.max_by_key(|set| self.order(*set)).unwrap_or(set)
+        })
     }
 }
 
-fn pairs(devices: &[u32]) -> impl Iterator<Item = (u32, u32)> {
-    let with_later = |(place, one): (usize, &u32)| {
-        let one = *one;
-        devices[place + 1..].iter().map(move |other| (one, *other))
-    };
-    devices.iter().enumerate().flat_map(with_later)
+/// The set of so many devices with the lowest numbers.
+fn lowest(count: usize) -> Set {
+    (0..count).fold(0, |set, device| set | 1 << device)
 }
 
-/// All sets of so many of these.
-fn sets(of: &[u32], count: usize) -> Vec<Vec<u32>> {
-    let masks = (0..1_u32 << of.len()).filter(|mask| mask.count_ones() as usize == count);
-    let set = |mask: u32| (0..of.len()).filter(|place| mask >> place & 1 == 1).map(|place| of[place]).collect();
-    masks.map(set).collect()
+/// The devices of a set, in ascending order.
+fn bits(set: Set) -> impl Iterator<Item = u32> + Clone {
+    let mut left = set;
+    std::iter::from_fn(move || {
+        let next = (left != 0).then(|| left.trailing_zeros())?;
+        left &= left - 1;
+        Some(next)
+    })
+}
+
+fn pairs(set: Set) -> impl Iterator<Item = (u32, u32)> {
+    let later = move |one: u32| bits(set & (Set::MAX << one) & !(1 << one)).map(move |other| (one, other));
+    bits(set).flat_map(later)
+}
+
+/// All sets of so many of these, of which there are [`COMPARED_MAX`] at most.
+fn sets(of: Set, count: u32) -> impl Iterator<Item = Set> {
+    let devices: Vec<u32> = bits(of).collect();
+    let masks = (0..1_u32 << devices.len()).filter(move |mask| mask.count_ones() == count);
+    masks.map(move |mask| bits(mask.into()).fold(0, |set, place| set | 1 << devices[place as usize]))
 }
 
 #[cfg(test)]
@@ -153,6 +172,7 @@ mod tests {
     #[test]
     fn where_all_are_alike_the_lowest_are_taken() {
         assert_eq!(Topology::new(vec![Some(0); 8], []), None, "TOPOLOGY-3");
+        assert_eq!(Topology::new((0..200).map(Some).collect(), []), None, "too many to compare");
         let all = (0..4).flat_map(|one| (0..one).map(move |other| ((one, other), 1_800)));
         assert_eq!(Topology::new(vec![None; 4], all), None, "one switch for all");
         assert_eq!(linked_pairs().choose(&[0, 2, 4], 0), Vec::<u32>::new());
@@ -215,8 +235,9 @@ mod tests {
                 let chosen = topology.choose(&free, count);
                 assert_eq!(chosen.len(), count);
                 assert!(chosen.is_sorted() && chosen.iter().all(|device| free.contains(device)), "{chosen:?}");
-                let best = sets(&free, count).iter().map(|set| topology.rank(set)).max();
-                assert_eq!(Some(topology.rank(&chosen)), best, "{count} of {free:?}");
+                let set = |devices: &[u32]| devices.iter().fold(0, |set, device| set | 1 << device);
+                let best = sets(set(&free), count as u32).map(|set| topology.rank(set)).max();
+                assert_eq!(Some(topology.rank(set(&chosen))), best, "{count} of {free:?}");
             }
         }
     }
