@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import commands
 import nvml
 import pytest
+from watching import wait_until
 
 import ray
 from ray.cluster_utils import Cluster
@@ -31,7 +32,7 @@ def gpus(library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     monkeypatch.setenv("OXIRAY_CUDA_LIBRARY", library)
     made = Gpus(nvml.Answers(tmp_path, monkeypatch, library))
     ray.init(num_cpus=4, num_gpus=4)
-    until(made.answers.are_listened_to)
+    wait_until(made.answers.are_listened_to)
     yield made
     ray.shutdown()
 
@@ -70,14 +71,6 @@ def device(slot: int, text: str | None = None) -> str:
     return "\n".join(own)
 
 
-def until(is_so: Callable[[], bool], seconds: float = 30) -> None:
-    """Waits until something is so, which a condition outside of this process makes so."""
-    end = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < end, status()
-        time.sleep(0.05)
-
-
 def has_begun(mark: Path) -> bool:
     return mark.exists() and mark.read_text() != ""
 
@@ -95,10 +88,10 @@ def works(mark: str) -> str:
 def test_an_applications_error_is_told_and_not_held_against_the_device(gpus: Gpus, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     task = works.remote(str(mark))
-    until(lambda: has_begun(mark))
+    wait_until(lambda: has_begun(mark))
     pid, slot = map(int, mark.read_text().split())
     gpus.report(slot, 31)
-    until(lambda: "last error: Xid 31 (a memory page fault: an illegal address)" in device(slot))
+    wait_until(lambda: "last error: Xid 31 (a memory page fault: an illegal address)" in device(slot))
     assert "out of service" not in device(slot)
     os.kill(pid, signal.SIGSEGV)
     with pytest.raises(ray.exceptions.WorkerCrashedError) as raised:
@@ -114,7 +107,7 @@ def test_who_has_a_device_that_is_gone_is_ended_and_runs_again_elsewhere(gpus: G
     mark, other = tmp_path / "mark", tmp_path / "other"
     fails = works.remote(str(mark))
     goes_on = works.options(max_retries=1).remote(str(other))
-    until(lambda: has_begun(mark) and has_begun(other))
+    wait_until(lambda: has_begun(mark) and has_begun(other))
     (_, first), (pid, second) = (map(int, path.read_text().split()) for path in (mark, other))
     gpus.report(first, 79)
     with pytest.raises(ray.exceptions.DeviceFailedError) as raised:
@@ -122,39 +115,39 @@ def test_who_has_a_device_that_is_gone_is_ended_and_runs_again_elsewhere(gpus: G
     text = str(raised.value)
     assert text.startswith("The worker died unexpectedly while executing this task."), text
     assert f"GPU {first}, which it had, failed: Xid 79 (the GPU has fallen off the bus)" in text, text
-    until(lambda: "out of service: Xid 79" in device(first))
+    wait_until(lambda: "out of service: Xid 79" in device(first))
     # Its one retry is still there after its device failed.
     gpus.report(second, 79)
-    until(lambda: other.read_text().split()[0] not in ("", str(pid)) if other.read_text() else False)
+    wait_until(lambda: other.read_text().split()[0] not in ("", str(pid)) if other.read_text() else False)
     moved, third = map(int, other.read_text().split())
     assert third not in (first, second)
     os.kill(moved, signal.SIGKILL)
-    until(lambda: other.read_text().split()[:1] not in ([], [str(moved)]))
+    wait_until(lambda: other.read_text().split()[:1] not in ([], [str(moved)]))
     Path(f"{other}.done").touch()
     assert int(ray.get(goes_on, timeout=60)) not in (first, second)
 
 
 def test_a_device_comes_back_when_its_driver_needs_nothing_and_it_has_passed_the_check(gpus: Gpus) -> None:
     gpus.report(2, 95, "recovery=2:1", "cuda=forgets")
-    until(lambda: "out of service: its driver needs a reset of the device" in device(2))
+    wait_until(lambda: "out of service: its driver needs a reset of the device" in device(2))
     gpus.say("recovery=2:0", "cuda=forgets")
-    until(lambda: "it did not pass the check" in device(2))
+    wait_until(lambda: "it did not pass the check" in device(2))
     assert "words of memory are not what was written to them, the first at byte" in device(2)
     gpus.say("recovery=2:0", "cuda=sound")
     # It is checked again in a minute, or when a person wants it.
     node = ray.get_runtime_context().get_node_id()
     said = commands.run("device", "undrain", f"{node}/2", f"--address={ray.get_runtime_context().gcs_address}")
     assert "GPU 2 of node" in said and "when it has passed a check" in said, said
-    until(lambda: "out of service" not in device(2))
+    wait_until(lambda: "out of service" not in device(2))
     assert "last error: Xid 95 (an uncontained ECC error of memory)" in device(2)
 
 
 def test_the_driver_decides_over_the_number_of_an_error(gpus: Gpus) -> None:
     gpus.report(1, 95, "recovery=1:0", "cuda=sound")
-    until(lambda: "last error: Xid 95" in device(1) and "out of service" not in device(1))
+    wait_until(lambda: "last error: Xid 95" in device(1) and "out of service" not in device(1))
     gpus.say("recovery=3:2", "remap=0:pending")
-    until(lambda: "its driver needs a restart of the machine" in device(3))
-    until(lambda: "needs a reset when it suits" in device(0))
+    wait_until(lambda: "its driver needs a restart of the machine" in device(3))
+    wait_until(lambda: "needs a reset when it suits" in device(0))
     assert "out of service" not in device(0)
 
 
@@ -162,8 +155,8 @@ def test_more_than_half_of_the_devices_stay_in_service(gpus: Gpus) -> None:
     for slot in (0, 1, 2):
         gpus.report(slot, 95)
         # One after the other, so that it is known which is kept.
-        until(lambda slot=slot: "Xid 95" in device(slot))
-    until(lambda: "kept in service although Xid 95" in device(2))
+        wait_until(lambda slot=slot: "Xid 95" in device(slot))
+    wait_until(lambda: "kept in service although Xid 95" in device(2))
     assert "out of service: Xid 95" in device(0) and "out of service: Xid 95" in device(1)
     assert "more than half of the cluster's devices of `GPU` would be out of service" in device(2)
     assert ray.get(ray.remote(num_gpus=2)(lambda: sorted(ray.get_gpu_ids())).remote(), timeout=30) == [2, 3]
@@ -174,11 +167,11 @@ def test_a_person_drains_a_device_has_it_checked_and_puts_it_back(gpus: Gpus, tm
     node = ray.get_runtime_context().get_node_id()
     mark = tmp_path / "mark"
     task = works.remote(str(mark))
-    until(lambda: has_begun(mark))
+    wait_until(lambda: has_begun(mark))
     slot = int(mark.read_text().split()[1])
     drained = commands.run("device", "drain", f"{node[:12]}/{slot}", "--reason", "its fan", address)
     assert f"GPU {slot} of node {node} is given to nobody any more; who has it keeps it" in drained, drained
-    until(lambda: "out of service: it was drained by hand: its fan" in device(slot))
+    wait_until(lambda: "out of service: it was drained by hand: its fan" in device(slot))
     Path(f"{mark}.done").touch()
     assert ray.get(task, timeout=30) == str(slot)
     (tmp_path / "rest.done").touch()
@@ -186,9 +179,9 @@ def test_a_person_drains_a_device_has_it_checked_and_puts_it_back(gpus: Gpus, tm
     assert str(slot) not in rest
     gpus.say("cuda=sound")
     commands.run("device", "undrain", f"{node}/GPU-{slot}", address)
-    until(lambda: "out of service" not in device(slot))
+    wait_until(lambda: "out of service" not in device(slot))
     commands.run("device", "check", f"{node}/GPU:{slot}", address)
-    until(lambda: "out of service" not in device(slot))
+    wait_until(lambda: "out of service" not in device(slot))
     refused = commands.run("device", "undrain", f"{node}/{slot}", address, check=False)
     assert "is in service: there is nothing to undo" in refused, refused
     for wrong, why in [
@@ -200,7 +193,7 @@ def test_a_person_drains_a_device_has_it_checked_and_puts_it_back(gpus: Gpus, tm
         assert why in commands.run("device", "drain", wrong, address, check=False), wrong
     held = tmp_path / "held"
     task = works.remote(str(held))
-    until(lambda: has_begun(held))
+    wait_until(lambda: has_begun(held))
     slot = int(held.read_text().split()[1])
     refused = commands.run("device", "check", f"{node}/{slot}", address, check=False)
     assert "is in use, and the check would be in the way" in refused, refused
@@ -218,12 +211,12 @@ def test_devices_of_other_machines_are_shown_where_there_is_something_to_be_know
     request.addfinalizer(ray.shutdown)
     member = cluster.add_node(num_cpus=1, num_gpus=4)
     ray.init(address=cluster.address)
-    until(gpus.answers.are_listened_to)
+    wait_until(gpus.answers.are_listened_to)
     gpus.report(1, 48)
     seen = f"GPU 1 on node {member.node_id} (GPU-1)  out of service: Xid 48 (a double-bit ECC error)"
-    until(lambda: seen in status())
+    wait_until(lambda: seen in status())
     commands.run("device", "undrain", f"{member.node_id}/1", "--force", f"--address={cluster.address}")
-    until(lambda: seen not in status())
+    wait_until(lambda: seen not in status())
     assert "put back into service by hand" in device(1)
 
 

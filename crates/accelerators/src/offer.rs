@@ -157,6 +157,13 @@ impl DeviceOffer {
         listed.cloned().unwrap_or_else(|| slot.to_string())
     }
 
+    /// What names the device in a slot wherever it is asked for: its UUID, or else what the vendor's library calls it. Numbers
+    /// may mean another device to another library.
+    pub fn name(&self, slot: u32) -> String {
+        let found = self.slots.get(slot as usize).and_then(|device| device.as_ref()?.uuid.clone());
+        found.unwrap_or_else(|| self.id(slot).trim().to_owned())
+    }
+
     /// The slots whose devices have this node for their own: several where they are parts of one board.
     pub fn slots_with(&self, number: NodeNumber) -> Vec<u32> {
         let has = |device: &SlotDevice| device.nodes.iter().any(|node| node.number == Some(number));

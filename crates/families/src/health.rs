@@ -11,8 +11,6 @@ pub struct Health {
     pub is_remap_pending: bool,
     /// A row of memory could not be replaced by a spare one.
     pub has_remap_failed: bool,
-    /// Errors of its memory that could not be corrected, since its driver was loaded; `None` where that is not counted.
-    pub uncorrected_errors: Option<u64>,
 }
 
 /// What a driver needs before a device can be relied on (`NVML_FI_DEV_GET_GPU_RECOVERY_ACTION`).

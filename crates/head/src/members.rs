@@ -7,6 +7,7 @@
 //!   ([`Members::route`]).
 //! - MEMBER-3: an order is answered once, or ends with its member; whatever it was for is then placed, queued or gone.
 
+mod devices;
 mod drains;
 mod reports;
 

@@ -47,7 +47,7 @@ pub enum CheckOutcome {
 enum Cause {
     /// Its driver reported an error of its hardware.
     Error,
-    /// Its driver needs something before it can be relied on, or counts errors that cannot be corrected.
+    /// Its driver needs something before it can be relied on.
     Driver,
     /// A person drained it.
     Hand,
@@ -67,6 +67,8 @@ enum Check {
 struct Illness {
     cause: Cause,
     reason: String,
+    /// Whether it may come back when it has passed the check that is under way.
+    is_over: bool,
     check: Check,
 }
 
@@ -94,8 +96,6 @@ pub(crate) struct DeviceHealth {
     remap_pending: BTreeSet<DeviceSlot>,
     /// Those that the head keeps in service: until when, and what is said of it.
     kept: BTreeMap<DeviceSlot, (Instant, String)>,
-    /// The errors that could not be corrected, when each device was first seen.
-    uncorrected: BTreeMap<DeviceSlot, u64>,
 }
 
 impl DeviceHealth {
@@ -148,7 +148,8 @@ impl DeviceHealth {
         } else {
             self.remap_pending.remove(device);
         }
-        if let Some(reason) = self.driver_needs(device, health) {
+        self.kept.retain(|_, (until, _)| *until > now);
+        if let Some(reason) = Self::driver_needs(health) {
             let is_known = self.ill.get(device).is_some_and(|ill| ill.reason == reason || ill.cause == Cause::Hand);
             return if is_known { Vec::new() } else { self.falls_ill(device, Cause::Driver, reason, now) };
         }
@@ -167,22 +168,19 @@ impl DeviceHealth {
         if !is_over || !is_due || is_held {
             return Vec::new();
         }
-        ill.check = Check::UnderWay;
+        (ill.is_over, ill.check) = (true, Check::UnderWay);
         vec![Verdict::Check(device.clone())]
     }
 
     /// What keeps the driver's device from being relied on.
-    fn driver_needs(&mut self, device: &DeviceSlot, health: &Health) -> Option<String> {
+    fn driver_needs(health: &Health) -> Option<String> {
         if let Some(recovery) = health.recovery.filter(|recovery| recovery.keeps_out_of_service()) {
             return Some(format!("its driver needs {recovery}"));
         }
         if health.has_remap_failed {
             return Some("a row of its memory could not be replaced by a spare one: replace the device".to_owned());
         }
-        let errors = health.uncorrected_errors?;
-        let before = *self.uncorrected.entry(device.clone()).or_insert(errors);
-        let more = errors.checked_sub(before).filter(|more| *more > 0)?;
-        Some(format!("{more} errors of its memory could not be corrected since this node began: it is to be reset"))
+        None
     }
 
     fn falls_ill(&mut self, device: &DeviceSlot, cause: Cause, reason: String, now: Instant) -> Vec<Verdict> {
@@ -193,7 +191,8 @@ impl DeviceHealth {
         if self.ill.get(device).is_some_and(|ill| ill.cause == Cause::Hand) {
             return Vec::new();
         }
-        self.ill.insert(device.clone(), Illness { cause, reason: reason.clone(), check: Check::NotDue });
+        self.ill
+            .insert(device.clone(), Illness { cause, reason: reason.clone(), is_over: false, check: Check::NotDue });
         vec![Verdict::Out(device.clone(), reason)]
     }
 
@@ -201,6 +200,10 @@ impl DeviceHealth {
     pub(crate) fn checked(&mut self, device: &DeviceSlot, outcome: CheckOutcome, now: Instant) -> Vec<Verdict> {
         let Some(ill) = self.ill.get_mut(device).filter(|ill| ill.check == Check::UnderWay) else { return Vec::new() };
         match outcome {
+            CheckOutcome::Passed | CheckOutcome::NotMade(_) if !ill.is_over => {
+                ill.check = Check::NotDue;
+                Vec::new()
+            }
             // Where no check can be made, the driver's word has to do, or that of a person.
             CheckOutcome::Passed | CheckOutcome::NotMade(_) => {
                 self.ill.remove(device);
@@ -218,7 +221,10 @@ impl DeviceHealth {
     pub(crate) fn drain(&mut self, device: &DeviceSlot, reason: &str) -> Vec<Verdict> {
         let why = if reason.is_empty() { String::new() } else { format!(": {reason}") };
         let reason = format!("it was drained by hand{why}");
-        self.ill.insert(device.clone(), Illness { cause: Cause::Hand, reason: reason.clone(), check: Check::NotDue });
+        self.ill.insert(
+            device.clone(),
+            Illness { cause: Cause::Hand, reason: reason.clone(), is_over: false, check: Check::NotDue },
+        );
         vec![Verdict::Out(device.clone(), reason)]
     }
 
@@ -233,19 +239,32 @@ impl DeviceHealth {
         if !self.ill.contains_key(device) {
             return Vec::new();
         }
-        if is_forced || is_held {
-            self.ill.remove(device);
-            self.kept.insert(device.clone(), (now + KEPT_FOR, "put back into service by hand".to_owned()));
-            return vec![Verdict::Back(device.clone())];
+        if !is_forced && !is_held {
+            return self.check_with(device, Cause::Returning, "it is being checked");
         }
-        self.check(device)
+        let was_found_ill = self.ill.remove(device).is_some_and(|ill| ill.cause != Cause::Hand);
+        if was_found_ill {
+            // Else what was found would take it out again at once.
+            self.kept.insert(device.clone(), (now + KEPT_FOR, "put back into service by hand".to_owned()));
+        }
+        vec![Verdict::Back(device.clone())]
     }
 
-    /// A person wants it checked, and nobody has it.
+    /// A person wants it checked, and nobody has it. One that is out of service stays so, whatever the outcome.
     pub(crate) fn check(&mut self, device: &DeviceSlot) -> Vec<Verdict> {
-        let reason = "it is being checked".to_owned();
-        let ill = Illness { cause: Cause::Returning, reason: reason.clone(), check: Check::UnderWay };
-        self.ill.insert(device.clone(), ill);
+        match self.ill.get(device).map(|ill| (ill.cause, ill.reason.clone())) {
+            Some((Cause::Returning, _)) => Vec::new(),
+            Some((cause, reason)) => self.check_with(device, cause, &reason),
+            None => self.check_with(device, Cause::Returning, "it is being checked"),
+        }
+    }
+
+    fn check_with(&mut self, device: &DeviceSlot, cause: Cause, reason: &str) -> Vec<Verdict> {
+        let reason = reason.to_owned();
+        self.ill.insert(
+            device.clone(),
+            Illness { cause, reason: reason.clone(), is_over: cause == Cause::Returning, check: Check::UnderWay },
+        );
         vec![Verdict::Out(device.clone(), reason), Verdict::Check(device.clone())]
     }
 
@@ -386,6 +405,8 @@ mod tests {
         assert_eq!(health.undrain(&gpu(1), false, true, now), [Verdict::Back(gpu(1))], "somebody has it (HEALTH-4)");
         assert_eq!(health.undrain(&gpu(1), true, false, now), [], "it is back");
         health.drain(&gpu(1), "");
+        assert!(matches!(&health.check(&gpu(1))[..], [Verdict::Out(..), Verdict::Check(_)]));
+        assert_eq!(health.checked(&gpu(1), CheckOutcome::Passed, now), [], "HEALTH-3");
         assert_eq!(health.undrain(&gpu(1), true, false, now), [Verdict::Back(gpu(1))]);
     }
 
@@ -412,8 +433,5 @@ mod tests {
         assert_eq!(health.seen(&gpu(0), &pending, false, now), []);
         assert!(health.notes(&gpu(0))[0].contains("when it suits"));
         assert!(is_out(&health.seen(&gpu(0), &Health { has_remap_failed: true, ..pending }, false, now), "replace"));
-        let counted = |errors| Health { uncorrected_errors: Some(errors), ..Health::default() };
-        assert_eq!(health.seen(&gpu(2), &counted(7), false, now), [], "those were there before");
-        assert!(is_out(&health.seen(&gpu(2), &counted(9), false, now), "2 errors"));
     }
 }

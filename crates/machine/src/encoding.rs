@@ -48,11 +48,7 @@ pub(crate) fn device_sizes(inventory: &Inventory, offer: &Offer) -> Vec<DeviceSi
 /// The UUID of each device of a resource, or else what its variable calls it; nothing where those are their numbers.
 fn ids(resource: &str, offer: &Offer) -> Vec<String> {
     let Some(offered) = offer.of(resource) else { return Vec::new() };
-    let id = |slot: u32| {
-        let found = offered.slots.get(slot as usize).and_then(|found| found.as_ref()?.uuid.clone());
-        found.unwrap_or_else(|| offered.id(slot).trim().to_owned())
-    };
-    let ids: Vec<String> = (0..offered.count as u32).map(id).collect();
+    let ids: Vec<String> = (0..offered.count as u32).map(|slot| offered.name(slot)).collect();
     let are_numbers = ids.iter().enumerate().all(|(slot, id)| *id == slot.to_string());
     if are_numbers { Vec::new() } else { ids }
 }

@@ -391,8 +391,8 @@ fn takes_near_ones(asked: Option<&str>) -> Result<bool, PlanError> {
 fn with_topologies(mut inventory: Inventory, offer: &Offer) -> Result<Inventory, PlanError> {
     for offered in &offer.devices {
         let numa = |slot: &Option<SlotDevice>| slot.as_ref().and_then(|device| device.numa_node);
-        let numa = offered.slots.iter().map(numa).collect();
-        if let Some(topology) = Topology::new(numa, offered.nearness()) {
+        let numa: Vec<Option<u32>> = offered.slots.iter().map(numa).collect();
+        if let Some(topology) = Topology::new(&numa, offered.nearness()) {
             inventory = inventory.with_topology(ResourceName::new(offered.resource())?, topology);
         }
     }

@@ -1,7 +1,6 @@
 //! The accounts of one resource's devices.
 
 use std::collections::BTreeMap;
-
 use std::sync::Arc;
 
 use crate::packing::FreeOrder;

@@ -38,7 +38,7 @@ type Rank = (Reverse<u32>, u32, u64);
 impl Topology {
     /// Devices with the NUMA node of each, and how near pairs are: the larger the nearer. `None` where nothing is known by
     /// which one set could be better than another.
-    pub fn new(numa: Vec<Option<u32>>, pairs: impl IntoIterator<Item = ((u32, u32), u32)>) -> Option<Self> {
+    pub fn new(numa: &[Option<u32>], pairs: impl IntoIterator<Item = ((u32, u32), u32)>) -> Option<Self> {
         let count = numa.len();
         if count > DEVICES_MAX {
             return None;
@@ -164,19 +164,19 @@ mod tests {
 
     /// Two NUMA nodes of four, in which 0-1, 2-3, 4-5 and 6-7 are linked.
     fn linked_pairs() -> Topology {
-        let numa = (0..8).map(|device| Some(device / 4)).collect();
+        let numa: Vec<_> = (0..8).map(|device| Some(device / 4)).collect();
         let linked = [(0, 1), (2, 3), (4, 5), (6, 7)].map(|pair| (pair, 420));
-        Topology::new(numa, linked).expect("some are nearer than others")
+        Topology::new(&numa, linked).expect("some are nearer than others")
     }
 
     #[test]
     fn where_all_are_alike_the_lowest_are_taken() {
-        assert_eq!(Topology::new(vec![Some(0); 8], []), None, "TOPOLOGY-3");
-        assert_eq!(Topology::new((0..200).map(Some).collect(), []), None, "too many to compare");
+        assert_eq!(Topology::new(&[Some(0); 8], []), None, "TOPOLOGY-3");
+        assert_eq!(Topology::new(&(0..200).map(Some).collect::<Vec<_>>(), []), None, "too many to compare");
         let all = (0..4).flat_map(|one| (0..one).map(move |other| ((one, other), 1_800)));
-        assert_eq!(Topology::new(vec![None; 4], all), None, "one switch for all");
+        assert_eq!(Topology::new(&[None; 4], all), None, "one switch for all");
         assert_eq!(linked_pairs().choose(&[0, 2, 4], 0), Vec::<u32>::new());
-        let topology = Topology::new(vec![Some(0), Some(0), Some(1)], []).expect("two NUMA nodes");
+        let topology = Topology::new(&[Some(0), Some(0), Some(1)], []).expect("two NUMA nodes");
         assert_eq!(topology.choose(&[0, 1], 1), [0], "these two are alike");
     }
 
@@ -202,21 +202,20 @@ mod tests {
     fn what_is_left_counts_between_equals() {
         // 0-1 and 1-2 are as near as 3-4: whoever takes 0 and 1 leaves 3-4, and so does who takes 1 and 2; who takes 3 and 4
         // leaves a pair, too. Between 0-1 and 1-2 the lower one is taken.
-        let topology =
-            Topology::new(vec![Some(0); 5], [(0, 1), (1, 2), (3, 4)].map(|pair| (pair, 120))).expect("pairs");
+        let topology = Topology::new(&[Some(0); 5], [(0, 1), (1, 2), (3, 4)].map(|pair| (pair, 120))).expect("pairs");
         assert_eq!(topology.choose(&[0, 1, 2, 3, 4], 2), [0, 1]);
         // A chain of four: the middle pair would leave its ends apart.
-        let chain = Topology::new(vec![Some(0); 4], [(0, 1), (1, 2), (2, 3)].map(|pair| (pair, 120))).expect("pairs");
-        let swapped = Topology::new(vec![Some(0); 4], [(0, 1), (0, 2), (1, 3)].map(|pair| (pair, 120))).expect("pairs");
+        let chain = Topology::new(&[Some(0); 4], [(0, 1), (1, 2), (2, 3)].map(|pair| (pair, 120))).expect("pairs");
+        let swapped = Topology::new(&[Some(0); 4], [(0, 1), (0, 2), (1, 3)].map(|pair| (pair, 120))).expect("pairs");
         assert_eq!(chain.choose(&[0, 1, 2, 3], 2), [0, 1]);
         assert_eq!(swapped.choose(&[0, 1, 2, 3], 2), [0, 2], "0-1 would leave 2 and 3, which are not linked");
     }
 
     #[test]
     fn many_devices_are_chosen_as_few_are() {
-        let numa = (0..32).map(|device| Some(device / 16)).collect();
+        let numa: Vec<_> = (0..32).map(|device| Some(device / 16)).collect();
         let linked = (0..32).step_by(2).map(|device| ((device, device + 1), 420));
-        let topology = Topology::new(numa, linked).expect("some are nearer than others");
+        let topology = Topology::new(&numa, linked).expect("some are nearer than others");
         let free: Vec<u32> = (1..32).collect();
         assert_eq!(topology.choose(&free, 2), [2, 3]);
         assert_eq!(topology.choose(&free, 1), [1]);
@@ -228,7 +227,7 @@ mod tests {
         // Nearness that looks like chance, and no two sets alike.
         let near = |one: u32, other: u32| (one * 7919 + other * 104_729 + one * other * 31) % 997 + 1;
         let all = (0..9).flat_map(|one| (one + 1..9).map(move |other| ((one, other), near(one, other))));
-        let topology = Topology::new((0..9).map(|device| Some(device % 2)).collect(), all).expect("pairs");
+        let topology = Topology::new(&(0..9).map(|device| Some(device % 2)).collect::<Vec<_>>(), all).expect("pairs");
         for free_mask in 1..1_u32 << 9 {
             let free: Vec<u32> = (0..9).filter(|device| free_mask >> device & 1 == 1).collect();
             for count in 2..free.len() {

@@ -3,9 +3,28 @@
 use super::HeadCore;
 use oxiray_ids::{JobId, WorkerId};
 use oxiray_machine::{Key, amounts};
-use oxiray_wire::message::{JobAnnounced, JobOver, Welcome};
+use oxiray_wire::message::{FailureCode, JobAnnounced, JobOver, StateReport, Welcome};
 
 impl HeadCore {
+    /// Answers a question about the state, or an order that is answered in the same way.
+    pub(super) fn answer_state(
+        &mut self,
+        asker: Key,
+        request: u64,
+        answer: Result<StateReport, String>,
+        missing: String,
+    ) {
+        match answer {
+            Ok(report) => self.send(asker, StateReport { missing, ..report }),
+            Err(text) => self.refuse_state(asker, request, text),
+        }
+    }
+
+    pub(super) fn refuse_state(&mut self, asker: Key, request: u64, text: String) {
+        let failure = FailureCode::State.because(text);
+        self.send(asker, StateReport { request, failure: Some(failure), ..StateReport::default() });
+    }
+
     /// Has a member know a job.
     pub(super) fn tell_job(&mut self, member: Key, job: JobId) {
         let Some(detail) = self.jobs.details.get(&job) else { return };

@@ -215,18 +215,6 @@ impl HeadCore {
             ..TaskRow::default()
         }
     }
-
-    fn answer_state(&mut self, asker: Key, request: u64, answer: Result<StateReport, String>, missing: String) {
-        match answer {
-            Ok(report) => self.send(asker, StateReport { missing, ..report }),
-            Err(text) => self.refuse_state(asker, request, text),
-        }
-    }
-
-    fn refuse_state(&mut self, asker: Key, request: u64, text: String) {
-        let failure = FailureCode::State.because(text);
-        self.send(asker, StateReport { request, failure: Some(failure), ..StateReport::default() });
-    }
 }
 
 /// What went wrong, in Ray's words for what a call's own code raised.

@@ -2,24 +2,16 @@
 
 use super::HeadCore;
 use oxiray_machine::{Effect, Key, check_name};
-use oxiray_resources::{Quantity, ResourceName};
-use oxiray_wire::message::{DeviceAction, DeviceAsked, DeviceOrder, FailureCode, StateReport};
+use oxiray_wire::message::{DeviceAction, DeviceAsked, DeviceOrder, StateReport};
 use oxiray_wire::state::{DeviceTold, STATE_VERSION};
 
 impl HeadCore {
     /// The command line wants something of a device.
     pub(crate) fn device_asked(&mut self, from: Key, asked: &DeviceAsked) {
-        let report = match self.order_device(asked) {
-            Ok(told) => {
-                let device = Some(told);
-                StateReport { request: asked.request, device, version: STATE_VERSION, ..StateReport::default() }
-            }
-            Err(text) => {
-                let failure = FailureCode::State.because(text);
-                StateReport { request: asked.request, failure: Some(failure), ..StateReport::default() }
-            }
-        };
-        self.send(from, report);
+        let (request, version) = (asked.request, STATE_VERSION);
+        let report = |told| StateReport { request, device: Some(told), version, ..StateReport::default() };
+        let answer = self.order_device(asked).map(report);
+        self.answer_state(from, request, answer, String::new());
     }
 
     fn order_device(&mut self, asked: &DeviceAsked) -> Result<DeviceTold, String> {
@@ -57,50 +49,5 @@ impl HeadCore {
             let action = DeviceAction::Keep;
             self.order_member(member, DeviceOrder { resource, slot, action, reason: why, is_forced: false });
         }
-    }
-}
-
-impl crate::members::Member {
-    /// The device that is meant.
-    fn device_meant(&self, text: &str) -> Result<(String, u32), String> {
-        let counts: Vec<(ResourceName, u64)> = self.device_counts().collect();
-        let is_there = |resource: &str, slot: u32| {
-            counts.iter().any(|(name, count)| name.as_str() == resource && u64::from(slot) < *count)
-        };
-        let (resource, number) = match text.rsplit_once(':') {
-            Some((resource, number)) => (resource.to_owned(), number.parse().ok()),
-            None => (counts.first().map_or(String::new(), |(name, _)| name.to_string()), text.parse().ok()),
-        };
-        if let Some(slot) = number.filter(|slot| is_there(&resource, *slot)) {
-            return Ok((resource, slot));
-        }
-        let named = self.told.device_sizes.iter().flat_map(|of| {
-            let ids = of.ids.iter().enumerate().filter(|(_, id)| !text.is_empty() && id.starts_with(text));
-            ids.map(|(slot, _)| (of.resource.clone(), slot as u32))
-        });
-        let mut named = named.filter(|(resource, slot)| is_there(resource, *slot));
-        match (named.next(), named.next()) {
-            (Some(device), None) => Ok(device),
-            (Some(_), Some(_)) => Err(format!("`{text}` may mean several devices: give more of its UUID")),
-            (None, _) if counts.is_empty() => Err("that node has no devices".to_owned()),
-            (None, _) => {
-                let there = counts.iter().map(|(name, count)| format!("{name}:0 to {name}:{}", count - 1));
-                Err(format!(
-                    "that node has no device `{text}`: it has {}. Give a number, RESOURCE:NUMBER, or a UUID",
-                    there.collect::<Vec<_>>().join(", ")
-                ))
-            }
-        }
-    }
-
-    fn is_out_of_service(&self, resource: &str, slot: u32) -> bool {
-        let is_it = |of: &oxiray_wire::state::DeviceCondition| of.resource == resource && of.slot == slot;
-        self.state.conditions.iter().any(|of| is_it(of) && of.reason.is_some())
-    }
-
-    fn is_device_in_use(&self, resource: &str, slot: u32) -> bool {
-        let devices = self.view.free_devices.iter().find(|(name, _)| name.as_str() == resource);
-        let free = devices.and_then(|(_, devices)| devices.shares().nth(slot as usize)?);
-        free.is_some_and(|free| free < Quantity::ONE)
     }
 }

@@ -15,7 +15,7 @@ use crate::placement_groups::{GroupPhase, PlacementGroup};
 use crate::workers::Duty;
 use oxiray_ids::{NodeId, ObjectId, PlacementGroupId};
 use oxiray_machine::{Effect, Key, check_name};
-use oxiray_wire::message::{CopyWanted, DrainAsked, Draining, FailureCode, NodeDismissed, StateReport};
+use oxiray_wire::message::{CopyWanted, DrainAsked, Draining, NodeDismissed, StateReport};
 use oxiray_wire::state::{DrainState, DrainTold, STATE_VERSION};
 use std::time::Duration;
 
@@ -25,17 +25,10 @@ const PERIOD: Duration = Duration::from_millis(100);
 impl HeadCore {
     /// A client or the command line wants a node emptied.
     pub(crate) fn drain_asked(&mut self, from: Key, asked: &DrainAsked) {
-        let report = match self.drain(asked) {
-            Ok(told) => {
-                let drained = Some(told);
-                StateReport { request: asked.request, drained, version: STATE_VERSION, ..StateReport::default() }
-            }
-            Err(text) => {
-                let failure = FailureCode::State.because(text);
-                StateReport { request: asked.request, failure: Some(failure), ..StateReport::default() }
-            }
-        };
-        self.send(from, report);
+        let (request, version) = (asked.request, STATE_VERSION);
+        let report = |told| StateReport { request, drained: Some(told), version, ..StateReport::default() };
+        let answer = self.drain(asked).map(report);
+        self.answer_state(from, request, answer, String::new());
     }
 
     fn drain(&mut self, asked: &DrainAsked) -> Result<DrainTold, String> {

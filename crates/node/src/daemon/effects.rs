@@ -80,7 +80,7 @@ impl Daemon {
         let Some((offered, DeviceCheck::Cuda { variable })) = check else {
             return self.devices.not_tested(device, "there is no check for devices of this family".to_owned());
         };
-        let id = offered.id(device.1).trim().to_owned();
+        let id = offered.name(device.1);
         let started =
             std::env::current_exe().and_then(|program| DeviceTest::start(&program, (variable.as_ref(), id.as_ref())));
         match started {
