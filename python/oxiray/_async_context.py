@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from contextvars import ContextVar
+from types import FunctionType
 
 #: The running call of an async actor: its task's id, its name, its function's name.
 current_call: ContextVar[tuple[str, str, str] | None] = ContextVar("oxiray_call", default=None)
@@ -32,5 +33,21 @@ def warn_of_blocking() -> None:
 
 def has_async_methods(cls: type) -> bool:
     """Whether a class is run on an event loop: any of its methods is a coroutine function or an async generator."""
-    functions = (function for _, function in inspect.getmembers(cls, inspect.isfunction))
-    return any(inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function) for function in functions)
+    seen: set[str] = set()
+    for base in cls.__mro__[:-1]:
+        for name, member in base.__dict__.items():
+            if name in seen:
+                continue
+            # What a class has hides what its bases have of that name.
+            seen.add(name)
+            function = member.__func__ if isinstance(member, staticmethod) else member
+            if isinstance(function, FunctionType) and _is_async(function):
+                return True
+    return False
+
+
+def _is_async(function: FunctionType) -> bool:
+    if function.__code__.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        return True
+    # One may be marked as such.
+    return bool(function.__dict__) and inspect.iscoroutinefunction(function)

@@ -9,7 +9,7 @@ Invariants:
 
 from __future__ import annotations
 
-import signal
+import _signal  # Python's own, without the enumerations that `signal` makes of what it returns
 import sys
 from typing import Any
 
@@ -46,7 +46,7 @@ def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) ->
 
 def listen(number: int) -> None:
     """From here on signal `number` asks whether the call that runs is to be interrupted."""
-    signal.signal(number, _asked)
+    _signal.signal(number, _asked)
     sys.unraisablehook = _Reporter(sys.unraisablehook)
 
 

@@ -139,7 +139,7 @@ def _open(options: InitOptions) -> RayContext:
         _reap_daemon()
         raise
     generation += 1
-    _switches.configure(options.system_config)
+    _switches.configure(options.system_config or {})
     _events.start(with_names=options.logging_config is None)
     _context = RayContext(_address_info(info))
     user_logger.info("Started a local Ray instance." if session is None else "Connected to Ray cluster.")

@@ -6,9 +6,10 @@ They are configuration of the whole cluster: variables of the environment, which
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from oxiray import _core
 
@@ -33,21 +34,50 @@ _MEMORY_RETRIES = "task_oom_retries"
 _MEMORY_RETRY_DELAY = "task_oom_retry_delay_base_ms"
 _SITES = "record_ref_creation_sites"
 
+#: The variables of the switches.
+VARIABLES = frozenset(f"RAY_{name}" for name in KNOWN)
+
 #: What `_system_config` says, in the driver that started the cluster; workers have variables for it.
 _given: Mapping[str, Any] = {}
+
+
+class _Settings(NamedTuple):
+    """What a runtime is told of the switches."""
+
+    lineage: tuple[bool, int]
+    retries: tuple[int, int, int]
+    records_sites: bool
 
 
 def configure(system_config: Mapping[str, Any] | None = None) -> None:
     """Tells this process's runtime. Raises `ValueError` where a switch says something else than it can."""
     global _given
-    _given = dict(system_config or {})
-    _core.configure_lineage(is_on(_LINEAGE, default=True), _count(_LINEAGE_BYTES, _LINEAGE_BYTES_DEFAULT, "bytes"))
-    _core.configure_retries(
-        _count(_RETRY_DELAY, 0, "milliseconds"),
-        _count(_MEMORY_RETRIES, -1, "attempts", least=-1),
-        _count(_MEMORY_RETRY_DELAY, 1000, "milliseconds"),
+    if system_config is not None:
+        _given = dict(system_config)
+        forget()
+    settings = read()
+    _core.configure_lineage(*settings.lineage)
+    _core.configure_retries(*settings.retries)
+    _core.record_sites(settings.records_sites)
+
+
+@functools.cache
+def read() -> _Settings:
+    """What the switches say. A template reads them once for all its workers."""
+    return _Settings(
+        (is_on(_LINEAGE, default=True), _count(_LINEAGE_BYTES, _LINEAGE_BYTES_DEFAULT, "bytes")),
+        (
+            _count(_RETRY_DELAY, 0, "milliseconds"),
+            _count(_MEMORY_RETRIES, -1, "attempts", least=-1),
+            _count(_MEMORY_RETRY_DELAY, 1000, "milliseconds"),
+        ),
+        is_on(_SITES, default=False),
     )
-    _core.record_sites(is_on(_SITES, default=False))
+
+
+def forget() -> None:
+    """They are read again: the environment has changed, or what was given."""
+    read.cache_clear()
 
 
 def is_on(name: str, *, default: bool) -> bool:

@@ -28,6 +28,7 @@ def main() -> NoReturn:
         from oxiray import _preload
 
         notice = _preload.in_template(descriptor)
+    _worker.print_as_workers_do()
     gc.collect()
     gc.freeze()
     template = _core.Template(descriptor, int((time.monotonic() - _STARTED) * 1e6), notice)

@@ -5,13 +5,14 @@ Invariant: nothing of the user's is imported or run before `become` has set the 
 
 from __future__ import annotations
 
+import _signal  # Python's own, without the enumerations that `signal` makes of what it returns
+import contextlib
 import faulthandler
 import inspect
 import os
 import pickle
 import platform
 import re
-import signal
 import sys
 from collections.abc import Mapping
 from typing import Any, NoReturn
@@ -45,17 +46,24 @@ def prepare() -> None:
     import oxiray  # noqa: F401  what tasks use without importing it
 
     sys.setswitchinterval(_SWITCH_INTERVAL)
+    with contextlib.suppress(ValueError):
+        # A worker says what is wrong with them.
+        _switches.read()
     import oxiray._sites
     import oxiray.util.accelerators  # noqa: F401
+
+
+def print_as_workers_do() -> None:
+    """Done in the template when it has imported everything: its workers print lines, and log messages alone."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    _logging.be_in_worker()
 
 
 def main(descriptor: int) -> NoReturn:
     """Serves as a worker, then ends the process without the template's finalizers."""
     status = 0
     try:
-        for stream in (sys.stdout, sys.stderr):
-            stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-        _logging.be_in_worker()
         # The stack of a crash goes to standard error.
         faulthandler.enable()
         status = _core.serve(descriptor)
@@ -75,12 +83,11 @@ _REAPS_CHILDREN = "RAY_kill_child_processes_on_worker_exit_with_raylet_subreaper
 def begin() -> None:
     """Done once in a worker that has its environment and its connection, before it runs anything."""
     _switches.configure()
-    os.environ["RAY_JOB_ID"] = _core.context()["job_id"]
     if _session.job_environment:
         _core.note_environment(_environment.as_json(_session.job_environment))
     if os.environ.get(_REAPS_CHILDREN, "").lower() in ("1", "true"):
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _leave)
+        _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)
+    _signal.signal(_signal.SIGTERM, _leave)
     if "OXIRAY_GPU_MEMORY" in os.environ:
         from oxiray import _gpu_memory
 
@@ -142,12 +149,16 @@ def become(
         _home = home
         _session.generation += 1
     # Those that refer to others come last, so that a task's variables can be made of its job's.
-    for name, value in sorted(variables, key=lambda variable: "$" in (variable[1] or "")):
+    for name, value in sorted(variables, key=_refers_to_others):
         if value is None:
             os.environ.pop(name, None)
-        else:
+        elif "$" in value:
             # `${NAME}` stands for what was set before, so that paths can be added to, and for nothing where nothing was.
             os.environ[name] = _UNSET.sub("", os.path.expandvars(value))
+        else:
+            os.environ[name] = value
+    if fields or any(name in _switches.VARIABLES for name, _ in variables):
+        _switches.forget()
     own = {name: os.environ.get(name, value or "") for name, value in inherited}
     _session.job_environment = _worker_environment.settled(fields, own)
     if setup and setup != _prepared_setup:
@@ -166,10 +177,18 @@ def become(
     return _worker_environment.apply(fields, session) if fields else None
 
 
+def _refers_to_others(variable: tuple[str, str | None]) -> bool:
+    return variable[1] is not None and "$" in variable[1]
+
+
+#: The version of this interpreter.
+_OWN_VERSION = platform.python_version()
+
+
 def _wrong_version(driver: str, interpreter: str) -> str | None:
     """What is wrong where this process cannot read what the driver pickles: patch levels may differ, the rest not."""
-    own = platform.python_version()
-    if own.split(".")[:2] == driver.split(".")[:2] or "py_executable" in _session.job_environment:
+    own = _OWN_VERSION
+    if own == driver or own.split(".")[:2] == driver.split(".")[:2] or "py_executable" in _session.job_environment:
         return None
     return (
         f"the program runs Python {driver} ({interpreter}), and the host {platform.node()} has Python {own} "

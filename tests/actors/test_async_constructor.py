@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 import ray
+from oxiray._async_context import has_async_methods
 
 pytestmark = pytest.mark.usefixtures("two_cpus")
 
@@ -78,3 +79,33 @@ def test_calls_run_in_uvloops_loop_where_it_is_installed(tmp_path) -> None:
             return kind.__module__, kind.__name__
 
     assert ray.get(Server.remote().loop.remote(), timeout=60) == ("uvloop", "Loop")
+
+
+def test_an_actor_has_a_loop_for_any_async_method_that_it_has_in_the_end() -> None:
+    class Base:
+        async def call(self) -> int:
+            return 1
+
+    class Inherits(Base):
+        pass
+
+    class Overrides(Base):
+        def call(self) -> int:
+            return 2
+
+    class Static:
+        @staticmethod
+        async def call() -> int:
+            return 3
+
+    class Yields:
+        async def items(self):
+            yield 4
+
+    class OfTheClass:
+        @classmethod
+        async def call(cls) -> int:
+            return 5
+
+    found = [has_async_methods(cls) for cls in (Base, Inherits, Overrides, Static, Yields, OfTheClass)]
+    assert found == [True, True, False, True, True, False], "as Ray's inspection of functions finds"

@@ -291,7 +291,13 @@ pub(crate) fn read(file: &Path) -> Option<String> {
     loop {
         match file.read(&mut part) {
             Ok(0) => return String::from_utf8(text).ok(),
-            Ok(count) => text.extend_from_slice(&part[..count]),
+            Ok(count) => {
+                text.extend_from_slice(&part[..count]);
+                if count < part.len() {
+                    // The kernel gives as much as there is room for.
+                    return String::from_utf8(text).ok();
+                }
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => return None,
         }

@@ -75,6 +75,11 @@ impl Workers {
         self.by_key.get(&key).map_or(0, |process| process.pid)
     }
 
+    /// Whether a worker is killed, or is to be, for a reason that is known.
+    pub(crate) fn is_doomed(&self, key: Key) -> bool {
+        self.by_key.get(&key).is_some_and(|process| process.is_doomed)
+    }
+
     pub(crate) fn of_pid(&self, pid: u32) -> Option<Key> {
         self.by_pid.get(&pid).copied()
     }
@@ -213,14 +218,19 @@ impl Workers {
     }
 
     /// Keeps what a worker has printed in its file.
-    pub(crate) fn keep(&mut self, named: (WorkerId, JobId), pid: u32, is_error: bool, printed: &[Printed]) {
-        let path = self.logs.path(named, pid, is_error);
+    pub(crate) fn keep(&mut self, key: Key, named: (WorkerId, JobId), is_error: bool, printed: &[Printed]) {
+        let Some(process) = self.by_key.get_mut(&key) else { return };
+        process.pipe(is_error).is_kept = true;
+        let path = self.logs.path(named, process.pid, is_error);
         let lines: Vec<&[u8]> = printed.iter().map(|printed| &printed.lines[..]).collect();
         self.logs.append(&path, &lines.concat());
     }
 
     /// A file that keeps what a worker printed: its errors, where it printed any.
-    pub(crate) fn file_of(&self, named: (WorkerId, JobId), pid: u32) -> Option<PathBuf> {
-        [true, false].map(|is_error| self.logs.path(named, pid, is_error)).into_iter().find(|file| file.exists())
+    pub(crate) fn file_of(&self, key: Key, named: (WorkerId, JobId)) -> Option<PathBuf> {
+        let process = self.by_key.get(&key)?;
+        let pipes = [(&process.errors, true), (&process.output, false)].into_iter();
+        let mut files = pipes.filter(|(pipe, _)| pipe.is_kept).map(|(_, is_error)| is_error);
+        files.find_map(|is_error| Some(self.logs.path(named, process.pid, is_error)).filter(|file| file.exists()))
     }
 }

@@ -102,6 +102,12 @@ looked_up!(
     "become"
 );
 looked_up!(
+    /// Has a worker begin that has its environment and its connection.
+    begin_worker,
+    "oxiray._worker",
+    "begin"
+);
+looked_up!(
     /// Makes a function from its bytes.
     load_function,
     "oxiray._worker",
@@ -181,6 +187,24 @@ looked_up!(
     "oxiray._core",
     "_borrow"
 );
+
+/// Looks up, in a template, what each of its workers would have to.
+pub(crate) fn look_up_for_workers(py: Python<'_>) -> PyResult<()> {
+    let used = [
+        become_worker,
+        begin_worker,
+        listen_for_interrupts,
+        load_function,
+        construct,
+        serve_beside,
+        method,
+        flush,
+        pickle_loads,
+        dumps,
+        view,
+    ];
+    used.into_iter().try_for_each(|look_up| look_up(py).map(drop))
+}
 
 /// The exception for a failure of the runtime's; `object` is the one that cannot be had for it.
 pub(crate) fn failure(py: Python<'_>, failure: &Failure, object: Option<ObjectId>) -> PyErr {

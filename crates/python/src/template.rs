@@ -1,5 +1,6 @@
 //! The process that forks workers: single-threaded Python that has imported what tasks need.
 
+use crate::python;
 use oxiray_client::template::{TemplateService, WorkerWanted};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
@@ -31,9 +32,11 @@ impl Template {
 impl Template {
     /// Takes the daemon's end over and says that forks are served.
     #[new]
-    fn new(descriptor: i32, started_us: u64, notice: String) -> PyResult<Self> {
+    fn new(py: Python<'_>, descriptor: i32, started_us: u64, notice: String) -> PyResult<Self> {
         // SAFETY: the daemon passed this descriptor to this process alone, for this.
         let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
+        python::look_up_for_workers(py)?;
+        oxiray_runtime::before_forks();
         let template = TemplateService::begin(socket, Duration::from_micros(started_us), notice)?;
         Ok(Self { service: Mutex::new(Some(Service { template, wanted: None })) })
     }
@@ -62,7 +65,6 @@ impl Template {
         };
         let control = template.become_worker(wanted)?;
         oxiray_runtime::begin_output()?;
-        oxiray_runtime::begin_titles();
         oxiray_runtime::show_title(crate::worker::IDLE);
         Ok(control.into_raw_fd())
     }

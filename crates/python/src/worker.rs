@@ -72,7 +72,7 @@ fn serve(py: Python<'_>, descriptor: i32) -> PyResult<i32> {
     let flaw = become_assigned(py, &newborn.assign)?;
     let (runtime, assign) = newborn.begin()?;
     cancel::make_interruptible(py, &runtime)?;
-    py.import("oxiray._worker")?.call_method0("begin")?;
+    python::begin_worker(py)?.call0()?;
     let worker = SERVING.get_or_init(|| Worker {
         runtime,
         functions: Mutex::new(Functions::default()),
@@ -128,8 +128,9 @@ fn serve_too(py: Python<'_>, group: Option<&str>) -> PyResult<()> {
 /// WORKER-1. What is wrong with the runtime environment, if anything, is what every call is answered with.
 fn become_assigned(py: Python<'_>, assign: &Assign) -> PyResult<Option<String>> {
     assigned::assign(assign);
-    let variables: Vec<(String, Option<String>)> =
-        assign.variables.iter().map(|Variable { name, value }| (name.clone(), value.clone())).collect();
+    let job = assign.welcome.iter().map(|welcome| ("RAY_JOB_ID".to_owned(), Some(welcome.job.hex())));
+    let given = assign.variables.iter().map(|Variable { name, value }| (name.clone(), value.clone()));
+    let variables: Vec<(String, Option<String>)> = given.chain(job).collect();
     let inherited: Vec<(String, Option<String>)> = assign
         .environment
         .iter()

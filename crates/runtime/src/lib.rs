@@ -69,5 +69,11 @@ pub use pins_ahead::{AskedPin, PinsAhead};
 pub use runtime::{ActorWork, Runtime, RuntimeError};
 pub use stored::{Figures, Pinned};
 pub use telling::begin_metrics;
-pub use title::{begin_titles, show_title};
+pub use title::show_title;
 pub use waits::Gathered;
+
+/// In a process that workers are forked from: what each of them would find out for itself is found out once.
+pub fn before_forks() {
+    title::find_titles();
+    spin::has_cores();
+}

@@ -6,6 +6,7 @@
 //! vain: for longer each time that happens again, for less long after looks that paid. It never lasts longer than
 //! [`SPIN`].
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// The longest look: about two wake-ups.
@@ -26,10 +27,15 @@ pub(crate) struct Spin {
     has_cores: bool,
 }
 
+/// Whether there are several cores. With one, whoever is to answer cannot run meanwhile.
+pub(crate) fn has_cores() -> bool {
+    static HAS: OnceLock<bool> = OnceLock::new();
+    *HAS.get_or_init(|| std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1))
+}
+
 impl Default for Spin {
     fn default() -> Self {
-        // With one core, whoever is to answer cannot run meanwhile.
-        Self::on(std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1))
+        Self::on(has_cores())
     }
 }
 

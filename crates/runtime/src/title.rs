@@ -21,8 +21,8 @@ unsafe impl Send for Area {}
 
 static AREA: OnceLock<Option<Mutex<Area>>> = OnceLock::new();
 
-/// In a new worker that was forked: what is shown from here on is what [`show_title`] was told.
-pub fn begin_titles() {
+/// In the process that workers are forked from: finds out where they show their titles.
+pub(crate) fn find_titles() {
     AREA.get_or_init(|| find().map(Mutex::new));
 }
 

@@ -33,7 +33,7 @@ impl Daemon {
     /// How a worker ended, and where to read what it said last, if it did not end well and said anything.
     pub(super) fn with_last_words(&self, key: Key, how: &str) -> String {
         let named = self.core.named_in_logs(key).filter(|_| how != END_AS_USUAL);
-        match named.and_then(|named| self.workers.file_of(named, self.workers.pid_of(key))) {
+        match named.and_then(|named| self.workers.file_of(key, named)) {
             Some(file) => format!("{how}; its last output is in {} on {}", file.display(), self.core.own_ip()),
             None => how.to_owned(),
         }
@@ -53,7 +53,7 @@ impl Daemon {
             return;
         }
         if let Some(named) = self.core.named_in_logs(worker) {
-            self.workers.keep(named, pid, error, &printed);
+            self.workers.keep(worker, named, error, &printed);
         }
         let Some(target) = target else { return };
         let head = self.core.head_key();

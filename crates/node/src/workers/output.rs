@@ -15,11 +15,13 @@ pub(super) struct Pipe {
     pub(super) is_over: bool,
     /// Not watched, since whom it is for has enough to read.
     pub(super) is_paused: bool,
+    /// Some of it is in a file.
+    pub(super) is_kept: bool,
 }
 
 impl Pipe {
     pub(super) fn new(descriptor: OwnedFd) -> Self {
-        Self { descriptor, splitter: Splitter::default(), is_over: false, is_paused: false }
+        Self { descriptor, splitter: Splitter::default(), is_over: false, is_paused: false, is_kept: false }
     }
 
     /// How many reads take all that is there, and find the end after it.
