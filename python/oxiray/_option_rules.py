@@ -87,11 +87,11 @@ def _check_resources(_: str, resources: Any) -> None:
             check_device_quantity(name, quantity)
 
 
-def check_device_quantity(name: str, quantity: float) -> None:
+def check_device_quantity(name: str, quantity: float, *, in_bundle: bool = False) -> None:
     """Refuse a quantity that the vendor's devices cannot be cut into; the rules live with the device families."""
     from oxiray import _core  # type: ignore[attr-defined]
 
-    _core.check_quantity(name, float(quantity))
+    _core.check_quantity(name, float(quantity), in_bundle)
 
 
 def _check_num_returns(_: str, value: Any) -> None:

@@ -208,9 +208,13 @@ class RuntimeContext:
         return _environment.as_json(_session.job_environment)
 
     def get_accelerator_ids(self) -> dict[str, list[str]]:
-        """For every accelerator resource the ids granted to this task or actor, ascending; empty lists in a driver."""
+        """For every accelerator resource the ids granted to this task or actor, ascending; empty lists in a driver.
+
+        Of instances of partitioned GPUs (`mig-1g.10gb`) only a granted one is in it.
+        """
         granted = _facts("Accelerator ids")["devices"]
-        return {name: list(granted[name][0]) if name in granted else [] for name in (*_families.DEVICES, *_RAYS_OWN)}
+        named = dict.fromkeys((*_families.DEVICES, *_RAYS_OWN, *granted))
+        return {name: list(granted[name][0]) if name in granted else [] for name in named}
 
     def get_resource_ids(self) -> dict[str, list[str]]:
         """Deprecated: as `get_accelerator_ids`."""

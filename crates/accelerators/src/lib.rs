@@ -22,10 +22,11 @@ pub use detect::{Detection, detect};
 pub use device_processes::{DeviceProcesses, DeviceUse};
 pub use host::{HOST_ROOT_VARIABLE, Host, HostError, NVML_LIBRARY_VARIABLE};
 pub use offer::{
-    DeviceOffer, GPU_FAMILY_VARIABLE, OVERRIDE_VARIABLE, Offer, OfferError, SlotDevice, gpu_family, offer,
+    DeviceOffer, GPU_FAMILY_VARIABLE, OVERRIDE_VARIABLE, Offer, OfferError, STRATEGY_VARIABLE, SlotDevice, gpu_family,
+    offer,
 };
 pub use oxiray_families::{
     Changes, Detected, Device, DeviceNode, Family, HostFacts, Lookup, NodeNumber, Pair, Preset, Usage,
 };
 pub use report::{report, to_json};
-pub use worker::{WorkerEnvironment, chooses_devices, environment, hides_devices, visible_ids};
+pub use worker::{WorkerEnvironment, chooses_devices, environment, hides_devices, unusable_together, visible_ids};

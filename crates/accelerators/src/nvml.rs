@@ -1,6 +1,7 @@
 //! NVIDIA's management library: asked once for what detection needs, and later by the family's monitor.
 
 use std::collections::BTreeMap;
+use std::ffi::c_uint;
 use std::path::Path;
 
 use nvml_wrapper::bitmasks::event::EventTypes;
@@ -11,17 +12,24 @@ use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::struct_wrappers::event::EventData;
 use nvml_wrapper::structs::device::FieldId;
 use nvml_wrapper::{Device, EventSet, Nvml};
+use oxiray_families::mig::{MigInstance, profile_in};
 use oxiray_families::{
     BusWay, DeviceError, Gpu, Health, Hearing, NvmlAnswers, NvmlFailure, Pair, ProcessMemory, Recovery, Usage,
     short_address,
 };
 
+/// What the ids of instances begin with.
+const INSTANCE_PREFIX: &str = "MIG-";
 /// The most devices NVML is believed to have; a machine has 16 at most today.
 const DEVICES_LIMIT: u32 = 1024;
 /// Of so many GPUs each pair is asked about.
 const PAIRED_MAX: u32 = 16;
 /// The most NVLinks that a GPU has.
 const LINKS_MAX: u32 = 18;
+/// The most instances that a GPU is believed to be cut into; today's have seven at most.
+const INSTANCES_LIMIT: u32 = 64;
+/// What every question answers that was answered.
+const NVML_SUCCESS: c_uint = 0;
 /// What NVML calls the fields of a device's health.
 const RECOVERY_ACTION: FieldId = FieldId(230);
 const REMAP_PENDING: FieldId = FieldId(144);
@@ -44,19 +52,62 @@ pub(crate) fn load(library: &Path) -> Result<NvmlAnswers, NvmlFailure> {
     let mut answers = NvmlAnswers { driver: nvml.sys_driver_version().ok(), ..NvmlAnswers::default() };
     for index in 0..count.min(DEVICES_LIMIT) {
         match nvml.device_by_index(index) {
-            Ok(device) => answers.gpus.push(Gpu {
-                name: device.name().ok(),
-                uuid: device.uuid().ok(),
-                pci_address: device.pci_info().ok().map(|pci| short_address(&pci.bus_id)),
-                memory_bytes: device.memory_info().ok().map(|memory| memory.total.saturating_sub(memory.reserved)),
-                minor: device.minor_number().ok(),
-                partitioned: device.mig_mode().is_ok_and(|mode| mode.current != 0),
-            }),
+            Ok(device) => {
+                let partitioned = device.mig_mode().is_ok_and(|mode| mode.current != 0);
+                answers.gpus.push(Gpu {
+                    name: device.name().ok(),
+                    uuid: device.uuid().ok(),
+                    pci_address: device.pci_info().ok().map(|pci| short_address(&pci.bus_id)),
+                    memory_bytes: memory_of(&device),
+                    minor: device.minor_number().ok(),
+                    instances: if partitioned { instances(&nvml, &device) } else { Vec::new() },
+                    partitioned,
+                });
+            }
             Err(error) => answers.lost.push(format!("NVML cannot open GPU {index}: {}", chain(&error))),
         }
     }
     answers.pairs = pairs(&nvml, count, &answers.gpus);
     Ok(answers)
+}
+
+fn memory_of(device: &Device<'_>) -> Option<u64> {
+    device.memory_info().ok().map(|memory| memory.total.saturating_sub(memory.reserved))
+}
+
+/// What a GPU is cut into. The places of instances have gaps.
+fn instances(nvml: &Nvml, gpu: &Device<'_>) -> Vec<MigInstance> {
+    let places = 0..gpu.mig_device_count().unwrap_or(0).min(INSTANCES_LIMIT);
+    let found = places.filter_map(|place| {
+        let device = gpu.mig_device_by_index(place).ok()?;
+        Some(MigInstance {
+            uuid: device.uuid().ok(),
+            profile: device.name().ok().as_deref().and_then(profile_in)?,
+            memory_bytes: memory_of(&device),
+            // SAFETY: the handle is used while the library is open, and as what it is.
+            gpu_instance: unsafe { number(nvml.lib().nvmlDeviceGetGpuInstanceId.as_ref().ok(), device.handle()) },
+            // SAFETY: as above.
+            compute_instance: unsafe {
+                number(nvml.lib().nvmlDeviceGetComputeInstanceId.as_ref().ok(), device.handle())
+            },
+            nodes: Vec::new(),
+        })
+    });
+    found.collect()
+}
+
+/// A number of a device, which the wrapper does not ask for.
+///
+/// # Safety
+/// `handle` must be that of a device of the library that `ask` is of, which must be open.
+unsafe fn number<Handle>(
+    ask: Option<&unsafe extern "C" fn(Handle, *mut c_uint) -> c_uint>,
+    handle: Handle,
+) -> Option<u32> {
+    let mut number = 0;
+    // SAFETY: the caller vouches for the handle; the call writes one number to where it is told.
+    let answer = unsafe { ask?(handle, &raw mut number) };
+    (answer == NVML_SUCCESS).then_some(number)
 }
 
 /// How each two GPUs are connected; nothing of those of which NVML does not tell. The positions are those among the GPUs that
@@ -123,10 +174,13 @@ pub(crate) fn holders(nvml: &Nvml, id: &str) -> Option<Vec<u32>> {
 pub(crate) fn usage(nvml: &Nvml, id: &str) -> Option<Usage> {
     let found = device(nvml, id);
     let memory = found.as_ref().map_or_else(|_| Err(NvmlError::Unknown), Device::memory_info);
-    let is_lost = matches!(found, Err(NvmlError::GpuLost)) || matches!(memory, Err(NvmlError::GpuLost));
+    // Whoever rearranges a GPU's instances makes new ones, which have other ids.
+    let is_gone = id.starts_with(INSTANCE_PREFIX) && matches!(found, Err(NvmlError::NotFound | NvmlError::InvalidArg));
+    let is_lost = is_gone || matches!(found, Err(NvmlError::GpuLost)) || matches!(memory, Err(NvmlError::GpuLost));
     let (device, memory) = (found.ok(), memory.ok());
     let rates = device.as_ref().and_then(|device| device.utilization_rates().ok());
-    let health = device.as_ref().map(health_of).unwrap_or_default();
+    // The whole GPU is well or ill.
+    let health = device.as_ref().map(|device| health_of(gpu_of(device).as_ref().unwrap_or(device))).unwrap_or_default();
     let processes = device.as_ref().map(memory_of_processes).unwrap_or_default();
     let is_told = is_lost || rates.is_some() || memory.is_some() || health != Health::default();
     is_told.then(|| Usage {
@@ -137,6 +191,11 @@ pub(crate) fn usage(nvml: &Nvml, id: &str) -> Option<Usage> {
         health,
         processes,
     })
+}
+
+/// The GPU that an instance is one of.
+fn gpu_of<'nvml>(device: &Device<'nvml>) -> Option<Device<'nvml>> {
+    device.mig_is_mig_device_handle().is_ok_and(|is_one| is_one).then(|| device.mig_parent_device().ok()).flatten()
 }
 
 /// What the driver says of a device's health. A field that it does not have is not told.
@@ -162,39 +221,48 @@ fn health_of(device: &Device<'_>) -> Health {
 pub(crate) fn hear_errors(nvml: &Nvml, ids: &[String], hearing: &mut Hearing<'_>) {
     let Some((events, places)) = registered(nvml, ids) else { return };
     loop {
-        let error = match events.wait(ERROR_WAIT_MS) {
-            Ok(event) => error_of(&event, &places),
-            Err(NvmlError::Timeout) => None,
+        let errors = match events.wait(ERROR_WAIT_MS) {
+            Ok(event) => errors_of(&event, &places),
+            Err(NvmlError::Timeout) => Vec::new(),
             Err(_) => return,
         };
-        if !hearing(error) {
+        if errors.is_empty() && !hearing(None) || errors.into_iter().any(|error| !hearing(Some(error))) {
             return;
         }
     }
 }
 
-/// A set of the critical errors of all devices that report them, and the place of each by its UUID.
-fn registered<'nvml>(nvml: &'nvml Nvml, ids: &[String]) -> Option<(EventSet<'nvml>, BTreeMap<String, usize>)> {
-    let (mut events, mut places) = (nvml.create_event_set().ok()?, BTreeMap::new());
+/// A set of the critical errors of all GPUs that report them, and the places of each by its UUID: one, or those of its
+/// instances.
+fn registered<'nvml>(nvml: &'nvml Nvml, ids: &[String]) -> Option<(EventSet<'nvml>, BTreeMap<String, Vec<usize>>)> {
+    let (mut events, mut places) = (nvml.create_event_set().ok()?, BTreeMap::<String, Vec<usize>>::new());
     for (place, id) in ids.iter().enumerate() {
         let Ok(device) = device(nvml, id) else { continue };
+        let device = gpu_of(&device).unwrap_or(device);
         let reported = device.supported_event_types().unwrap_or(EventTypes::empty());
         let Some(uuid) = device.uuid().ok().filter(|_| reported.contains(EventTypes::CRITICAL_XID_ERROR)) else {
             continue;
         };
+        if let Some(of_gpu) = places.get_mut(&uuid) {
+            of_gpu.push(place);
+            continue;
+        }
         // A set is gone with the first device that it does not take.
         events = device.register_events(EventTypes::CRITICAL_XID_ERROR, events).ok()?;
-        places.insert(uuid, place);
+        places.insert(uuid, vec![place]);
     }
     (!places.is_empty()).then_some((events, places))
 }
 
-fn error_of(event: &EventData<'_>, places: &BTreeMap<String, usize>) -> Option<DeviceError> {
-    let place = *places.get(&event.device.uuid().ok()?)?;
-    match event.event_data {
-        Some(XidError::Value(xid)) => Some(DeviceError { place, xid: u32::try_from(xid).ok()? }),
+/// An error of a GPU that is cut is one of each instance: the wrapper does not say of which it was.
+fn errors_of(event: &EventData<'_>, places: &BTreeMap<String, Vec<usize>>) -> Vec<DeviceError> {
+    let of_gpu = event.device.uuid().ok().and_then(|uuid| places.get(&uuid));
+    let xid = match event.event_data {
+        Some(XidError::Value(xid)) => u32::try_from(xid).ok(),
         Some(XidError::Unknown) | None => None,
-    }
+    };
+    let errors = xid.into_iter().flat_map(|xid| of_gpu.into_iter().flatten().map(move |place| (*place, xid)));
+    errors.map(|(place, xid)| DeviceError { place, xid }).collect()
 }
 
 /// What each process has of a device's memory, where the driver tells.

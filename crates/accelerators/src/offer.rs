@@ -4,11 +4,14 @@
 //! `CUDA_VISIBLE_DEVICES` caps what is detected and must cover what is asked for. Without one, any number may be asked
 //! for: devices are then counted and handed out by number, whether the machine has them or not.
 
+mod parts;
+
 use std::collections::{BTreeMap, BTreeSet};
 
+use oxiray_families::mig::MigInstance;
 use oxiray_families::{
-    Detected, Device, DeviceNode, Family, GPU, Lookup, NodeNumber, Pair, Preset, device_resource, families_of,
-    families_on_node,
+    Detected, Device, DeviceNode, DeviceResource, Family, GPU, Lookup, NodeNumber, Pair, Preset, device_resource,
+    families_of, families_on_node,
 };
 use oxiray_resources::DEVICES_MAX;
 use serde::Serialize;
@@ -20,6 +23,9 @@ pub const GPU_FAMILY_VARIABLE: &str = "OXIRAY_GPU_FAMILY";
 
 /// A JSON object of resources that replaces what a node would offer of each.
 pub const OVERRIDE_VARIABLE: &str = "RAY_OVERRIDE_RESOURCES";
+
+/// How partitioned GPUs are offered: `none`, `single` or `mixed`.
+pub const STRATEGY_VARIABLE: &str = "OXIRAY_MIG_STRATEGY";
 
 const TYPE_LABEL: &str = "ray.io/accelerator-type";
 const LABEL_BYTES_MAX: usize = 63;
@@ -47,11 +53,14 @@ pub struct Offer {
 pub struct DeviceOffer {
     /// The family.
     pub family: &'static Family,
+    /// What the slots are counted as.
+    #[serde(skip)]
+    pub resource: &'static DeviceResource,
     /// How many slots are offered.
     pub count: usize,
-    /// How many devices the machine really has.
+    /// How many devices, or parts of devices, the machine really has of it.
     pub detected: usize,
-    /// The list in the node's environment that the slots stand for, if there is one.
+    /// The list that the slots stand for, if there is one: that in the node's environment, or the ids of parts of devices.
     pub preset: Option<Preset>,
     /// The device that each slot stands for; nothing where that is not known.
     #[serde(skip)]
@@ -64,8 +73,10 @@ pub struct DeviceOffer {
 /// The device that a slot stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlotDevice {
-    /// Its position among the family's devices of the machine.
+    /// Its position among the family's devices of the machine; of a part of a device, that device's.
     pub index: usize,
+    /// Whether it is a part of a device.
+    pub is_part: bool,
     /// The device nodes that are its own.
     pub nodes: Vec<DeviceNode>,
     /// Bytes of its memory, where they are known.
@@ -128,6 +139,21 @@ pub enum OfferError {
         /// What is wrong with it.
         reason: String,
     },
+    /// There is no such way to offer partitioned GPUs.
+    #[error(
+        "{STRATEGY_VARIABLE} (or --mig) is `{value}`, but it must be `none`, `single` or `mixed`: partitioned GPUs are not \
+         offered, each of their instances is one GPU, or each is one of its profile's resource"
+    )]
+    UnknownStrategy {
+        /// What it is.
+        value: String,
+    },
+    /// The instances cannot be offered as GPUs.
+    #[error("--mig=single needs GPUs that are all partitioned in one way, but {found}: use --mig=mixed")]
+    NotAlike {
+        /// What the machine has.
+        found: String,
+    },
     /// There is no such GPU vendor.
     #[error("{GPU_FAMILY_VARIABLE} is `{value}`, but it must be one of {}", gpu_families())]
     UnknownGpuFamily {
@@ -148,7 +174,12 @@ const SCALAR_MAX: f64 = 1e14;
 impl DeviceOffer {
     /// The resource.
     pub fn resource(&self) -> &'static str {
-        self.family.resource.name
+        self.resource.name
+    }
+
+    /// Whether its slots stand for parts of devices, of which a process can use one.
+    pub fn is_of_parts(&self) -> bool {
+        self.slots.iter().flatten().any(|device| device.is_part)
     }
 
     /// What the vendor's library calls the device in a slot.
@@ -238,6 +269,14 @@ pub fn offer(
         let asked = wanted.remove(family.resource.name).map(|quantity| quantity as usize);
         let preset = (family.visibility.preset)(environment);
         let detected = detection.of(family);
+        if let Some(parts) = parts::of(detected, preset.as_ref(), environment, asked)? {
+            describe(&mut offer, family, parts.detected.as_ref());
+            offer.warnings.extend(parts.warnings);
+            let mut of_part = |name: &str| wanted.remove(name).map(|quantity| quantity as usize);
+            let count = |name: &str| if name == family.resource.name { asked } else { of_part(name) };
+            offer.devices.extend(parts::counted(parts.offers, count));
+            continue;
+        }
         let count = count(family, detected, preset.as_ref(), asked)?;
         if count == 0 {
             continue;
@@ -249,7 +288,15 @@ pub fn offer(
         let devices = detected.map_or(&[][..], |detected| &detected.devices);
         let slots = (0..count).map(|slot| device_of(devices, preset.as_ref(), slot)).collect();
         let pairs = detected.map_or_else(Vec::new, |detected| detected.pairs.clone());
-        offer.devices.push(DeviceOffer { family, count, detected: found, preset, slots, pairs });
+        offer.devices.push(DeviceOffer {
+            family,
+            resource: family.resource,
+            count,
+            detected: found,
+            preset,
+            slots,
+            pairs,
+        });
     }
     offer.scalars.extend(wanted);
     Ok(offer)
@@ -258,7 +305,9 @@ pub fn offer(
 /// The nodes of all devices, each once: some devices are parts of one board.
 fn own_nodes(detection: &Detection) -> Vec<DeviceNode> {
     let mut found: Vec<DeviceNode> = Vec::new();
-    for node in detection.families.iter().flat_map(|detected| &detected.devices).flat_map(|device| &device.nodes) {
+    let devices = || detection.families.iter().flat_map(|detected| &detected.devices);
+    let parts = devices().flat_map(|device| device.instances.iter().flatten()).flat_map(|instance| &instance.nodes);
+    for node in devices().flat_map(|device| &device.nodes).chain(parts) {
         if !found.contains(node) {
             found.push(node.clone());
         }
@@ -281,13 +330,36 @@ fn device_of(devices: &[Device], preset: Option<&Preset>, slot: usize) -> Option
             by_number().or_else(by_id)
         }),
     };
-    device.map(|device| SlotDevice {
-        index: device.index,
-        nodes: device.nodes.clone(),
-        memory_bytes: device.memory_bytes,
-        uuid: device.uuid.clone(),
-        numa_node: device.numa_node,
-    })
+    let part = || {
+        let id = preset?.ids.get(slot)?.trim();
+        let all = devices.iter().flat_map(|device| device.instances.iter().flatten().map(move |part| (device, part)));
+        let (device, part) = all.into_iter().find(|(_, part)| part.uuid.as_deref() == Some(id))?;
+        Some(SlotDevice::part(device, part))
+    };
+    device.map(SlotDevice::whole).or_else(part)
+}
+
+impl SlotDevice {
+    fn whole(device: &Device) -> Self {
+        Self {
+            index: device.index,
+            is_part: false,
+            nodes: device.nodes.clone(),
+            memory_bytes: device.memory_bytes,
+            uuid: device.uuid.clone(),
+            numa_node: device.numa_node,
+        }
+    }
+
+    fn part(device: &Device, instance: &MigInstance) -> Self {
+        Self {
+            is_part: true,
+            nodes: instance.nodes.clone(),
+            memory_bytes: instance.memory_bytes,
+            uuid: instance.uuid.clone(),
+            ..Self::whole(device)
+        }
+    }
 }
 
 /// The vendor that `GPU` stands for: the one that `OXIRAY_GPU_FAMILY` names, else the first that the machine has, else the

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use oxiray_families::mig::MigInstance;
 use oxiray_families::{Detected, Device, DeviceNode, RuledOut};
 use serde::Serialize;
 
@@ -40,8 +41,13 @@ fn describe(text: &mut String, detected: &Detected) {
         .expect(EXPECT);
     writeln!(text, "  found by {how}").expect(EXPECT);
     writeln!(text, "  shown to programs by {}", family.visibility.variables.join(", ")).expect(EXPECT);
-    for line in devices.iter().filter_map(line) {
-        writeln!(text, "  {line}").expect(EXPECT);
+    for device in devices {
+        if let Some(line) = line(device) {
+            writeln!(text, "  {line}").expect(EXPECT);
+        }
+        for instance in device.instances.iter().flatten() {
+            writeln!(text, "      {}", line_of(instance)).expect(EXPECT);
+        }
     }
     if !shared_nodes.is_empty() {
         writeln!(text, "  shared by all: {}", listed(shared_nodes)).expect(EXPECT);
@@ -54,8 +60,19 @@ fn describe(text: &mut String, detected: &Detected) {
     }
 }
 
+fn line_of(instance: &MigInstance) -> String {
+    let memory = instance.memory_bytes.map(gibibytes);
+    let nodes = Some(listed(&instance.nodes)).filter(|nodes| !nodes.is_empty());
+    let facts = [Some(format!("MIG {}", instance.profile)), memory, instance.uuid.clone(), nodes];
+    facts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+fn gibibytes(bytes: u64) -> String {
+    format!("{:.0} GiB", bytes as f64 / f64::from(1 << 30))
+}
+
 fn line(device: &Device) -> Option<String> {
-    let memory = device.memory_bytes.map(|bytes| format!("{:.0} GiB", bytes as f64 / f64::from(1 << 30)));
+    let memory = device.memory_bytes.map(gibibytes);
     let numa_node = device.numa_node.map(|node| format!("NUMA node {node}"));
     let nodes = Some(listed(&device.nodes)).filter(|nodes| !nodes.is_empty());
     let facts = [device.name.clone(), memory, device.pci_address.clone(), numa_node, device.uuid.clone(), nodes];

@@ -38,7 +38,7 @@ impl WorkerEnvironment<'_> {
 /// What in a worker's environment chooses devices past what it is granted, so that a fence would shut it out of them: a
 /// variable of its own that lists devices, or one that asks for no list.
 pub fn chooses_devices(offer: &Offer, resource: &str, worker: WorkerEnvironment<'_>) -> Option<&'static str> {
-    let family = families_on_node(offer.gpu_family).find(|family| family.resource.name == resource)?;
+    let family = family_of(offer, resource)?;
     let Visibility { variables, opt_outs, .. } = &family.visibility;
     let opt_out = opt_outs.iter().find(|flag| worker.is_on(flag));
     opt_out.or_else(|| variables.iter().find(|variable| (worker.own)(variable).is_some())).copied()
@@ -58,9 +58,9 @@ pub fn environment(offer: &Offer, granted: &[(&str, Vec<u32>)], worker: WorkerEn
         if family.visibility.opt_outs.iter().any(|flag| worker.is_on(flag)) {
             continue;
         }
-        let slots = granted.iter().find(|(resource, _)| *resource == family.resource.name).map(|(_, slots)| &**slots);
-        match slots.filter(|slots| !slots.is_empty()) {
-            Some(slots) => changes.extend(shown(offer, family, slots, worker)),
+        let of_family = granted.iter().find(|(name, slots)| family.counted_as(name).is_some() && !slots.is_empty());
+        match of_family {
+            Some((resource, slots)) => changes.extend(shown(offer, (family, resource), slots, worker)),
             None if hides => changes.extend(hidden(family)),
             None => {}
         }
@@ -71,27 +71,54 @@ pub fn environment(offer: &Offer, granted: &[(&str, Vec<u32>)], worker: WorkerEn
 /// The ids that a worker's program is told for the slots it was granted of a resource, in the order of the slots, and
 /// whether they come from a list in the environment (Ray then gives them as text, otherwise as numbers).
 pub fn visible_ids(offer: &Offer, resource: &str, slots: &[u32], worker: WorkerEnvironment<'_>) -> (Vec<String>, bool) {
-    let family = families_on_node(offer.gpu_family).find(|family| family.resource.name == resource);
-    match family {
+    match family_of(offer, resource) {
         _ if slots.is_empty() => (Vec::new(), false),
-        Some(family) => ids(offer, family, slots, worker),
+        Some(family) => ids(offer, (family, resource), slots, worker),
         None => (ascending(slots).iter().map(ToString::to_string).collect(), false),
     }
 }
 
-fn ids(offer: &Offer, family: &Family, slots: &[u32], worker: WorkerEnvironment<'_>) -> (Vec<String>, bool) {
+/// The family whose devices, or parts of them, a resource is on this node.
+fn family_of(offer: &Offer, resource: &str) -> Option<&'static Family> {
+    families_on_node(offer.gpu_family).find(|family| family.counted_as(resource).is_some())
+}
+
+/// Why one process could not use all of what it would be granted, where it could not: of parts of devices it can use one.
+pub fn unusable_together(offer: &Offer, granted: &[(&str, Vec<u32>)]) -> Option<String> {
+    let held = granted.iter().filter(|(_, slots)| !slots.is_empty());
+    let held: Vec<(&DeviceOffer, &[u32])> =
+        held.filter_map(|(name, slots)| Some((offer.of(name)?, &**slots))).collect();
+    let is_part = |(offered, _): &&(&DeviceOffer, &[u32])| offered.is_of_parts();
+    let (part, slots) = held.iter().find(is_part)?;
+    let beside = held.iter().find(|(other, _)| other.family == part.family && other.resource != part.resource);
+    let what = match beside {
+        Some((other, _)) => format!("`{}` and `{}` together", part.resource.name, other.resource.name),
+        None if slots.len() > 1 => format!("{} of `{}`", slots.len(), part.resource.name),
+        None => return None,
+    };
+    Some(format!("{what} are no use to one process: it can use one MIG instance, and no whole GPU beside it"))
+}
+
+type OfFamily<'a> = (&'a Family, &'a str);
+
+fn ids(
+    offer: &Offer,
+    (family, resource): OfFamily<'_>,
+    slots: &[u32],
+    worker: WorkerEnvironment<'_>,
+) -> (Vec<String>, bool) {
     let slots = ascending(slots);
     if let Some(own) = (family.visibility.preset)(worker.own) {
         return (positions(&own, &slots), true);
     }
-    let Some(offered) = offer.of(family.resource.name) else {
+    let Some(offered) = offer.of(resource) else {
         return (slots.iter().map(ToString::to_string).collect(), false);
     };
     (slots.iter().map(|slot| offered.id(*slot)).collect(), offered.preset.is_some())
 }
 
-fn shown(offer: &Offer, family: &Family, slots: &[u32], worker: WorkerEnvironment<'_>) -> Changes {
-    let offered = offer.of(family.resource.name);
+fn shown(offer: &Offer, (family, resource): OfFamily<'_>, slots: &[u32], worker: WorkerEnvironment<'_>) -> Changes {
+    let offered = offer.of(resource);
     if let Some(ordinals) = offered.and_then(|offered| ordinals(offered, slots, worker)) {
         let detected = offered.map_or(0, |offered| offered.detected);
         let unset = |name: &&(&str, &str)| (worker.own)(name.0).or_else(|| (worker.node)(name.0)).is_none();
@@ -102,18 +129,22 @@ fn shown(offer: &Offer, family: &Family, slots: &[u32], worker: WorkerEnvironmen
             .chain(settings)
             .collect();
     }
-    let (ids, _) = ids(offer, family, slots, worker);
+    let (ids, _) = ids(offer, (family, resource), slots, worker);
     if family.visibility.variables.len() > 1 && (family.visibility.preset)(worker.own).is_some_and(|own| own.ids == ids)
     {
         return only_own(family, worker);
     }
-    let detected = offer.of(family.resource.name).map_or(0, |offered| offered.detected);
+    let detected = offered.map_or(0, |offered| offered.detected);
     (family.visibility.show)(&Assignment { ids: &ids, detected })
 }
 
 /// WORKER-4: the numbers of the slots' devices among those that the worker can open, where its library counts those only.
 fn ordinals(offered: &DeviceOffer, slots: &[u32], worker: WorkerEnvironment<'_>) -> Option<Vec<String>> {
     let (_, realm) = worker.realm.iter().find(|(resource, _)| *resource == offered.resource())?;
+    if offered.is_of_parts() {
+        // A part has no number among whole devices.
+        return None;
+    }
     let device = |slot: &u32| Some(offered.slots.get(*slot as usize)?.as_ref()?.index);
     // The library counts in the order of the machine's devices, whatever that of the slots.
     let open: BTreeSet<usize> = realm.iter().filter_map(device).collect();

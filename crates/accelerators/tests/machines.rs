@@ -21,6 +21,12 @@ nvidia-h100x8
 nvidia-minor-order
 = GPU 4 A100 (NVML, driver 550.54.15)
 
+nvidia-a100-mig
+= GPU 3 A100 (NVML, driver 550.54.15)
+
+nvidia-h100-mig
+= GPU 2 H100 (NVML, driver 550.54.15)
+
 nvidia-no-nvml
 = GPU 2 H100 (/proc/driver/nvidia/gpus)
 ! NVML does not answer: its library refuses to work (RM detects a driver/library version mismatch). The 2 NVIDIA GPUs \
@@ -224,6 +230,15 @@ fn each_device_has_the_nodes_that_are_its_own() {
     let paths = |name: &str, device: usize| -> Vec<String> {
         detected(name).families[0].devices[device].nodes.iter().map(ToString::to_string).collect()
     };
+    let instance = |name: &str, gpu: usize, place: usize| {
+        let found = detected(name).families[0].devices[gpu].instances.clone().unwrap()[place].clone();
+        format!("{} {}: {}", found.uuid.unwrap(), found.profile, nodes(&found.nodes))
+    };
+    let caps = |one, other| {
+        format!("/dev/nvidia-caps/nvidia-cap{one} 511:{one}, /dev/nvidia-caps/nvidia-cap{other} 511:{other}")
+    };
+    assert_eq!(instance("nvidia-a100-mig", 0, 2), format!("MIG-a0d 1g.5gb: /dev/nvidia0 195:0, {}", caps(16, 17)));
+    assert_eq!(instance("nvidia-h100-mig", 1, 1), format!("MIG-b12 3g.40gb: /dev/nvidia1 195:1, {}", caps(18, 19)));
     assert_eq!(paths("amd-mi300x8", 7), ["/dev/dri/renderD184 226:184"]);
     assert_eq!(paths("neuron-trn1", 15), ["/dev/neuron15"]);
     assert_eq!(paths("gaudi2", 3), ["/dev/accel/accel3 261:6", "/dev/accel/accel_controlD3 261:7"]);

@@ -36,6 +36,8 @@ fn nvml_answers_through_its_library() {
     uses_of_a_device_are_seen(&answers);
     a_lost_device_is_left_out_loudly(&answers);
     a_partitioned_device_is_pointed_out(&answers);
+    instances_are_asked_about_by_themselves(&answers);
+    an_error_of_a_gpu_is_one_of_its_instances(&answers);
     devices_that_say_little_still_count(&answers);
     a_library_that_refuses_falls_back_with_its_reason(&answers);
     a_missing_library_falls_back_with_its_reason();
@@ -48,7 +50,9 @@ fn nvml_answers_through_its_library() {
 }
 
 fn the_library_and_the_recording_agree(answers: &Path) {
-    for name in ["nvidia-h100x8", "nvidia-container", "blackwell-with-accel", "mixed"] {
+    for name in
+        ["nvidia-h100x8", "nvidia-container", "blackwell-with-accel", "mixed", "nvidia-a100-mig", "nvidia-h100-mig"]
+    {
         let folder = common::machine(name);
         std::fs::copy(folder.join("nvml.txt"), answers).unwrap();
         assert_eq!(machine_with_library(name), detect(&Host::recorded(folder).unwrap()), "{name}");
@@ -83,12 +87,50 @@ fn a_partitioned_device_is_pointed_out(answers: &Path) {
     let text = std::fs::read_to_string(common::machine("mixed").join("nvml.txt")).unwrap();
     std::fs::write(answers, format!("{text}\nmig=1\n")).unwrap();
     let detection = machine_with_library("mixed");
-    assert_eq!(detection.families[0].count, 2);
-    assert!(
-        detection.warnings[0].contains("GPU 1") && detection.warnings[0].contains("MIG"),
-        "{:?}",
-        detection.warnings
-    );
+    let cut: Vec<bool> = detection.families[0].devices.iter().map(|device| device.instances.is_some()).collect();
+    assert_eq!(cut, [false, true]);
+    let offered = offer(&detection, &|_| None, &std::collections::BTreeMap::new()).unwrap();
+    assert_eq!(offered.of("GPU").unwrap().count, 1);
+    assert!(offered.warnings[0].contains("GPU 1") && offered.warnings[0].contains("MIG"), "{:?}", offered.warnings);
+}
+
+/// The instances of the profile `1g.5gb` of a machine, and what is said of them.
+fn instances(answers: &Path, more: &str) -> DeviceProcesses {
+    let text = std::fs::read_to_string(common::machine("nvidia-a100-mig").join("nvml.txt")).unwrap();
+    std::fs::write(answers, text + more).unwrap();
+    let host = Host::recorded(common::machine("nvidia-a100-mig")).unwrap().with_nvml_library(library());
+    let offered = offer(&detect(&host), &|_| None, &std::collections::BTreeMap::new()).unwrap();
+    let mut all = DeviceProcesses::of(&host, &offered);
+    all.swap_remove(all.iter().position(|processes| processes.resource() == "mig-1g.5gb").unwrap())
+}
+
+fn instances_are_asked_about_by_themselves(answers: &Path) {
+    let processes = instances(answers, "uses=MIG-a0e:31:70,32:5\nrecovery=0:1\n");
+    assert_eq!([processes.in_slot(0), processes.in_slot(1)], [Some(vec![]), Some(vec![31, 32])]);
+    let told: Vec<_> = processes.uses().into_iter().map(|told| (told.id, told.usage)).collect();
+    let [(first, of_first), (second, of_second)] = &told[..] else { panic!("both are told of: {told:?}") };
+    assert_eq!((first.as_str(), of_first.used_bytes), ("MIG-a0d", Some(0)));
+    assert_eq!((second.as_str(), of_second.used_bytes, of_second.total_bytes), ("MIG-a0e", Some(75), Some(5 << 30)));
+    assert_eq!(of_second.health.recovery, Some(Recovery::of(1)), "the GPU is ill, and so are its parts");
+    let text = std::fs::read_to_string(answers).unwrap().replace("MIG-a0d", "MIG-new");
+    std::fs::write(answers, text).unwrap();
+    let lost: Vec<bool> = processes.uses().iter().map(|told| told.usage.is_lost).collect();
+    assert_eq!(lost, [true, false], "the instance was made anew, under another id");
+}
+
+fn an_error_of_a_gpu_is_one_of_its_instances(answers: &Path) {
+    let processes = instances(answers, "");
+    let mut heard = Vec::new();
+    let text = std::fs::read_to_string(answers).unwrap() + "xid=2:31\nxid=0:95\n";
+    let draft = answers.with_extension("draft");
+    processes.hear_errors(&mut |error| {
+        match error {
+            Some(error) => heard.push((error.place, error.xid)),
+            None => std::fs::write(&draft, &text).and_then(|()| std::fs::rename(&draft, answers)).unwrap(),
+        }
+        heard.len() < 2
+    });
+    assert_eq!(heard, [(0, 95), (1, 95)], "and one of another GPU is none");
 }
 
 fn devices_that_say_little_still_count(answers: &Path) {

@@ -77,6 +77,60 @@ fn offers() {
             &[],
             "GPU nvidia MIG-a|MIG-b|MIG-c preset logical; accelerator_type:H100=1",
         ),
+        // Instances of partitioned GPUs: each one of its profile's resource, and whole GPUs beside them by their ids.
+        (
+            "nvidia-a100-mig",
+            &[],
+            &[],
+            "GPU nvidia GPU-a2 preset; mig-1g.5gb nvidia MIG-a0d|MIG-a0e preset; mig-2g.10gb nvidia MIG-a05 preset; \
+             mig-3g.20gb nvidia MIG-a01 preset; accelerator_type:A100=1",
+        ),
+        (
+            "nvidia-a100-mig",
+            &[("OXIRAY_MIG_STRATEGY", "none")],
+            &[],
+            "GPU nvidia GPU-a2 preset; accelerator_type:A100=1",
+        ),
+        ("nvidia-a100-mig", &[], &[("GPU", 0.0)], "accelerator_type:A100=1"),
+        (
+            "nvidia-a100-mig",
+            &[],
+            &[("mig-1g.5gb", 1.0), ("mig-2g.10gb", 0.0)],
+            "GPU nvidia GPU-a2 preset; mig-1g.5gb nvidia MIG-a0d preset; mig-3g.20gb nvidia MIG-a01 preset; \
+             accelerator_type:A100=1",
+        ),
+        (
+            "nvidia-a100-mig",
+            &[("CUDA_VISIBLE_DEVICES", "MIG-a05,MIG-a01")],
+            &[],
+            "GPU nvidia MIG-a05|MIG-a01 preset; accelerator_type:A100=1",
+        ),
+        // In a pod whose slices differ they are resources of their own, too.
+        (
+            "nvidia-a100-mig",
+            &[("KUBERNETES_SERVICE_HOST", "10.0.0.1"), ("OXIRAY_MIG_STRATEGY", " ")],
+            &[("GPU", 1.0)],
+            "GPU nvidia GPU-a2 preset; mig-1g.5gb nvidia MIG-a0d|MIG-a0e preset; mig-2g.10gb nvidia MIG-a05 preset; \
+             mig-3g.20gb nvidia MIG-a01 preset; accelerator_type:A100=1",
+        ),
+        (
+            "nvidia-h100-mig",
+            &[],
+            &[],
+            "mig-3g.40gb nvidia MIG-b01|MIG-b02|MIG-b11|MIG-b12 preset; accelerator_type:H100=1",
+        ),
+        (
+            "nvidia-h100-mig",
+            &[("OXIRAY_MIG_STRATEGY", "single")],
+            &[],
+            "GPU nvidia MIG-b01|MIG-b02|MIG-b11|MIG-b12 preset; accelerator_type:H100-MIG-3g.40gb=1",
+        ),
+        (
+            "nvidia-h100-mig",
+            &[("KUBERNETES_SERVICE_HOST", "10.0.0.1")],
+            &[("GPU", 3.0)],
+            "GPU nvidia MIG-b01|MIG-b02|MIG-b11 preset; accelerator_type:H100-MIG-3g.40gb=1",
+        ),
         ("nvidia-container", &[], &[("GPU", 3.0)], "GPU nvidia 0|1|2 logical; accelerator_type:H100=1"),
         // Either variable of a vendor with two is read; on a machine without GPUs it chooses the vendor.
         ("plain", &[("ROCR_VISIBLE_DEVICES", "1,3")], &[("GPU", 2.0)], "GPU amd 1|3 preset logical"),
@@ -190,6 +244,16 @@ fn refusals() {
         let error = offered("plain", variables, requested).unwrap_err();
         assert_eq!(error.to_string(), *expected, "{variables:?} {requested:?}");
     }
+    let strategy = |machine, value| offered(machine, &[("OXIRAY_MIG_STRATEGY", value)], &[]).unwrap_err().to_string();
+    assert_eq!(
+        strategy("plain", "both"),
+        "OXIRAY_MIG_STRATEGY (or --mig) is `both`, but it must be `none`, `single` or `mixed`: partitioned GPUs are not \
+         offered, each of their instances is one GPU, or each is one of its profile's resource"
+    );
+    assert_eq!(
+        strategy("nvidia-a100-mig", "single"),
+        "--mig=single needs GPUs that are all partitioned in one way, but GPU 2 of this machine is whole: use --mig=mixed"
+    );
     for text in ["nonsense", "[1]", r#"{"GPU": "two"}"#] {
         let error = offered("plain", &[("RAY_OVERRIDE_RESOURCES", text)], &[]).unwrap_err().to_string();
         assert!(error.starts_with("RAY_OVERRIDE_RESOURCES must be a JSON object of numbers"), "{error}");
@@ -203,6 +267,13 @@ fn labels() {
     assert_eq!(label("nvidia-h100x8").as_deref(), Some("H100"));
     assert_eq!(label("mixed").as_deref(), Some("H100"), "the first family's");
     assert_eq!(offered("tpu-v5e", &[], &[]).unwrap().labels["ray.io/tpu-worker-id"], "1");
+    let of_instances = |machine, strategy| {
+        let labels = offered(machine, &[("OXIRAY_MIG_STRATEGY", strategy)], &[]).unwrap().labels;
+        ["ray.io/accelerator-type", "oxiray.io/mig-profile"].map(|key| labels.get(key).cloned().unwrap_or_default())
+    };
+    assert_eq!(of_instances("nvidia-a100-mig", "mixed"), ["A100", "1g.5gb_2g.10gb_3g.20gb"]);
+    assert_eq!(of_instances("nvidia-a100-mig", "none"), ["A100", ""]);
+    assert_eq!(of_instances("nvidia-h100-mig", "single"), ["H100-MIG-3g.40gb", "3g.40gb"]);
     let declared = offered("plain", &[("TPU_ACCELERATOR_TYPE", "v4-16")], &[("TPU", 4.0)]).unwrap().labels;
     assert_eq!((&*declared["ray.io/accelerator-type"], &*declared["ray.io/tpu-pod-type"]), ("TPU-V4", "v4-16"));
 }
@@ -229,6 +300,11 @@ fn a_list_that_cannot_be_meant_is_warned_of() {
     let twice = warnings("amd-mi300x8", &[("ROCR_VISIBLE_DEVICES", "4,5"), ("HIP_VISIBLE_DEVICES", "1")]);
     assert_eq!(twice.len(), 1);
     assert!(twice[0].contains("positions in ROCR_VISIBLE_DEVICES") && twice[0].contains("gives (5)"), "{twice:?}");
+
+    let cut = |strategy| offered("nvidia-a100-mig", &[("OXIRAY_MIG_STRATEGY", strategy)], &[]).unwrap().warnings;
+    assert!(cut("")[0].starts_with("GPUs 0, 1 partitioned (MIG): each instance is offered as one of"), "{:?}", cut(""));
+    assert!(cut("none")[0].starts_with("GPUs 0, 1 partitioned (MIG): not offered"), "{:?}", cut("none"));
+    assert!(cut("mixed")[0].starts_with("GPU 1 is partitioned and has no instance"), "{:?}", cut("mixed"));
 
     let same = warnings("amd-mi300x8", &[("ROCR_VISIBLE_DEVICES", "4,5"), ("HIP_VISIBLE_DEVICES", "4,5")]);
     assert_eq!(same, Vec::<String>::new());

@@ -7,7 +7,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use oxiray_accelerators::{Host, Offer, WorkerEnvironment, detect, environment, offer, visible_ids};
+use oxiray_accelerators::{Host, Offer, WorkerEnvironment, detect, environment, offer, unusable_together, visible_ids};
 
 type Variables<'a> = &'a [(&'a str, &'a str)];
 
@@ -68,6 +68,50 @@ fn slots_stand_for_the_entries_of_a_list() {
     let worker = WorkerEnvironment { node: &lookup(node), own: &|_| None, realm: &[] };
     let (ids, preset) = visible_ids(&offer, "GPU", &[2, 0], worker);
     assert_eq!((ids, preset), (vec!["q0".to_owned(), "MIG-e2".to_owned()], true));
+}
+
+#[test]
+fn an_instance_of_a_gpu_is_shown_by_its_id() {
+    let mixed = offered("nvidia-a100-mig", &[], &[]);
+    assert_eq!(shown(&mixed, &[("mig-1g.5gb", &[1])], &[], &[]), "CUDA_VISIBLE_DEVICES=MIG-a0e");
+    assert_eq!(shown(&mixed, &[("GPU", &[0])], &[], &[]), "CUDA_VISIBLE_DEVICES=GPU-a2");
+    let around = WorkerEnvironment { node: &|_| None, own: &|_| None, realm: &[("mig-1g.5gb", vec![0, 1])] };
+    let granted = [("mig-1g.5gb", vec![0])];
+    let within = environment(&mixed, &granted, around);
+    assert_eq!(
+        within,
+        [("CUDA_VISIBLE_DEVICES".to_owned(), Some("MIG-a0d".to_owned()))],
+        "a fence renumbers no instance"
+    );
+    assert_eq!(visible_ids(&mixed, "mig-1g.5gb", &[0], around), (vec!["MIG-a0d".to_owned()], true));
+    let hidden = shown(&mixed, &[], &[], &[("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "1")]);
+    assert!(hidden.starts_with("CUDA_VISIBLE_DEVICES= "), "{hidden}");
+    let single = offered("nvidia-h100-mig", &[("OXIRAY_MIG_STRATEGY", "single")], &[]);
+    assert_eq!(shown(&single, &[("GPU", &[2])], &[], &[]), "CUDA_VISIBLE_DEVICES=MIG-b11");
+}
+
+#[test]
+fn a_process_can_use_one_instance() {
+    let mixed = offered("nvidia-a100-mig", &[], &[]);
+    let single = offered("nvidia-h100-mig", &[("OXIRAY_MIG_STRATEGY", "single")], &[]);
+    let why = |offer: &Offer, granted: &[(&str, &[u32])]| {
+        let granted: Vec<(&str, Vec<u32>)> = granted.iter().map(|(name, slots)| (*name, slots.to_vec())).collect();
+        unusable_together(offer, &granted)
+    };
+    let no_use = "are no use to one process: it can use one MIG instance, and no whole GPU beside it";
+    assert_eq!(why(&single, &[("GPU", &[0, 1])]), Some(format!("2 of `GPU` {no_use}")));
+    assert_eq!(
+        why(&mixed, &[("mig-1g.5gb", &[0]), ("mig-2g.10gb", &[0])]),
+        Some(format!("`mig-1g.5gb` and `mig-2g.10gb` together {no_use}"))
+    );
+    assert_eq!(
+        why(&mixed, &[("GPU", &[0]), ("mig-2g.10gb", &[0])]),
+        Some(format!("`mig-2g.10gb` and `GPU` together {no_use}"))
+    );
+    for granted in [&[("GPU", &[0_u32][..])][..], &[("mig-1g.5gb", &[1])], &[("GPU", &[]), ("mig-1g.5gb", &[1])]] {
+        assert_eq!(why(&mixed, granted), None);
+    }
+    assert_eq!(why(&offered("nvidia-h100x8", &[], &[]), &[("GPU", &[0, 1])]), None);
 }
 
 #[test]

@@ -118,6 +118,10 @@ pub(crate) struct DeviceOptions {
     /// lowest numbers.
     #[arg(long, value_name = "topology|lowest")]
     pub(crate) device_order: Option<String>,
+    /// How GPUs are offered that are partitioned into MIG instances: `none` does not offer them, `single` offers each instance as
+    /// one GPU (all must be alike), `mixed` as one of its profile's resource, such as `mig-1g.10gb`.
+    #[arg(long, value_name = "none|single|mixed")]
+    pub(crate) mig: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -93,6 +93,7 @@ fn config(options: &StartOptions) -> anyhow::Result<Config> {
         device_violations: options.devices.device_violations.clone(),
         gpu_memory: options.devices.gpu_memory,
         device_order: options.devices.device_order.clone(),
+        mig: options.devices.mig.clone(),
     };
     let head = HeadConfig {
         listen: listen(options)?,

@@ -10,11 +10,12 @@
 //! - Where they exist in name only no runtime reads the variables, only programs print them: both hold the ids.
 
 use crate::detected::{Detected, Device, Findings};
-use crate::family::{Family, Fencing, GPU};
+use crate::family::{Family, Fencing};
 use crate::host::HostFacts;
 use crate::kubernetes::{KubernetesNames, PodResource};
 use crate::nodes::{existing, of_drm};
 use crate::pci::PciFunction;
+use crate::resource::GPU;
 use crate::visibility::{Assignment, Changes, Lookup, Preset, Visibility, listed, nested};
 
 /// The maker's number on the PCI bus.
@@ -30,6 +31,7 @@ pub(crate) static FAMILY: Family = Family {
     key: "amd",
     name: "AMD GPU",
     resource: &GPU,
+    parts: None,
     pci_vendor: VENDOR,
     nodes: &["/dev/kfd", "/dev/dri/renderD"],
     shared_nodes: &["/dev/kfd"],
@@ -184,6 +186,7 @@ impl ComputeNode {
             pci_address: Some(self.address),
             memory_bytes: Some(self.memory_bytes).filter(|bytes| *bytes > 0),
             nodes,
+            instances: None,
         }
     }
 }

@@ -1,11 +1,12 @@
 //! Huawei Ascend, counted by its device nodes and named by `npu-smi`.
 
 use crate::detected::{Detected, Device, Findings};
-use crate::family::{DeviceResource, Family, Fencing};
+use crate::family::{Family, Fencing};
 use crate::host::HostFacts;
 use crate::kubernetes::{KubernetesNames, PodResource};
 use crate::nodes::existing;
 use crate::quantity::QuantityRule;
+use crate::resource::DeviceResource;
 use crate::visibility::{Assignment, Changes, Visibility, listed};
 
 /// The maker's number on the PCI bus.
@@ -17,6 +18,7 @@ pub(crate) static FAMILY: Family = Family {
     key: "ascend",
     name: "Huawei Ascend",
     resource: &DeviceResource { name: "NPU", option: None, quantity: QuantityRule::Shares, torch: Some("npu") },
+    parts: None,
     pci_vendor: VENDOR,
     nodes: &["/dev/davinci"],
     shared_nodes: &["/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc"],

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::family::Family;
+use crate::mig::MigInstance;
 use crate::nodes::DeviceNode;
 use crate::pairs::Pair;
 
@@ -49,6 +50,9 @@ pub struct Device {
     pub numa_node: Option<u32>,
     /// The device nodes that are its own, or the own ones of the board that it is a part of; empty where they are not known.
     pub nodes: Vec<DeviceNode>,
+    /// What it is cut into, where it is: it can be used in these parts only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instances: Option<Vec<MigInstance>>,
 }
 
 /// Something that looked like an accelerator and is not counted.

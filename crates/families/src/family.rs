@@ -10,25 +10,8 @@ use crate::detected::{Detected, Findings};
 use crate::host::HostFacts;
 use crate::kubernetes::KubernetesNames;
 use crate::monitor::Monitor;
-use crate::quantity::QuantityRule;
+use crate::resource::DeviceResource;
 use crate::visibility::{Lookup, Visibility};
-
-/// A resource whose units are devices: each has an account and a number of its own on its machine.
-#[derive(Debug, PartialEq, Eq)]
-pub struct DeviceResource {
-    /// What programs ask for.
-    pub name: &'static str,
-    /// The option of tasks and actors that asks for it, where it has one: `num_gpus`.
-    pub option: Option<&'static str>,
-    /// Which quantities one task or actor may ask for.
-    pub quantity: QuantityRule,
-    /// What PyTorch calls such a device, where it knows them.
-    pub torch: Option<&'static str>,
-}
-
-/// The resource that the three GPU vendors share.
-pub static GPU: DeviceResource =
-    DeviceResource { name: "GPU", option: Some("num_gpus"), quantity: QuantityRule::Shares, torch: Some("cuda") };
 
 /// What a driver and a library make of device nodes that the kernel refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +40,8 @@ pub struct Family {
     pub name: &'static str,
     /// The resource that its devices are counted as.
     pub resource: &'static DeviceResource,
+    /// What parts of its devices are counted as, by name, where a device may be offered in parts.
+    pub parts: Option<fn(&str) -> Option<&'static DeviceResource>>,
     /// The maker's number on the PCI bus.
     pub pci_vendor: u16,
     /// What the paths of its device nodes begin with; other families may have nodes of the same kind.
@@ -80,6 +65,13 @@ pub struct Family {
     pub declared: Option<fn(Lookup<'_>, usize) -> Detected>,
     /// Who holds its devices' memory and how much they are used; `None` where nobody can tell.
     pub monitor: Option<Monitor>,
+}
+
+impl Family {
+    /// The resource of this name, where the family's devices or parts of them are counted as that.
+    pub fn counted_as(&self, name: &str) -> Option<&'static DeviceResource> {
+        if self.resource.name == name { Some(self.resource) } else { self.parts.and_then(|of| of(name)) }
+    }
 }
 
 impl PartialEq for Family {

@@ -1,12 +1,13 @@
 //! Intel Gaudi, found on the PCI bus and counted by its device nodes.
 
 use crate::detected::{Detected, Device, Findings};
-use crate::family::{DeviceResource, Family, Fencing};
+use crate::family::{Family, Fencing};
 use crate::host::HostFacts;
 use crate::kubernetes::{KubernetesNames, PodResource};
 use crate::nodes::{DeviceNode, existing};
 use crate::pci::PciFunction;
 use crate::quantity::QuantityRule;
+use crate::resource::DeviceResource;
 use crate::visibility::{Assignment, Changes, Visibility, listed};
 
 /// The maker's number on the PCI bus.
@@ -22,6 +23,7 @@ pub(crate) static FAMILY: Family = Family {
     key: "gaudi",
     name: "Intel Gaudi",
     resource: &DeviceResource { name: "HPU", option: None, quantity: QuantityRule::Whole, torch: Some("hpu") },
+    parts: None,
     pci_vendor: VENDOR,
     nodes: &["/dev/accel", "/dev/hl"],
     shared_nodes: &[],

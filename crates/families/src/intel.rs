@@ -11,11 +11,12 @@
 //! - Where they exist in name only no runtime reads the variables, only programs print them: both hold the ids.
 
 use crate::detected::{Detected, Device, Findings};
-use crate::family::{Family, Fencing, GPU};
+use crate::family::{Family, Fencing};
 use crate::host::HostFacts;
 use crate::kubernetes::{KubernetesNames, PodResource};
 use crate::nodes::of_drm;
 use crate::pci::PciFunction;
+use crate::resource::GPU;
 use crate::visibility::{Assignment, Changes, Lookup, Preset, Visibility, entries, listed, nested};
 
 /// The maker's number on the PCI bus.
@@ -31,6 +32,7 @@ pub(crate) static FAMILY: Family = Family {
     key: "intel",
     name: "Intel GPU",
     resource: &GPU,
+    parts: None,
     pci_vendor: VENDOR,
     nodes: &["/dev/dri/renderD"],
     shared_nodes: &[],

@@ -23,6 +23,7 @@ mod health;
 mod host;
 mod intel;
 mod kubernetes;
+pub mod mig;
 mod monitor;
 mod neuron;
 mod nodes;
@@ -31,13 +32,14 @@ mod nvml;
 mod pairs;
 mod pci;
 mod quantity;
+mod resource;
 mod table;
 mod tpu;
 mod visibility;
 mod xid;
 
 pub use detected::{Detected, Device, Findings, RuledOut};
-pub use family::{DeviceResource, Family, Fencing, GPU};
+pub use family::{Family, Fencing};
 pub use health::{DeviceError, Health, Recovery};
 pub use host::HostFacts;
 pub use kubernetes::{Hiding, KubernetesNames, PodResource, PodUnit};
@@ -47,7 +49,10 @@ pub use nvml::{Gpu, NvmlAnswers, NvmlFailure, short_address};
 pub use pairs::{BusWay, Pair};
 pub use pci::{PciFunction, scan as scan_pci};
 pub use quantity::{QuantityError, QuantityRule};
-pub use table::{FAMILIES, check_quantity, device_resource, device_resources, families_of, families_on_node, table};
+pub use resource::{DeviceResource, GPU};
+pub use table::{
+    FAMILIES, check_bundle, check_quantity, device_resource, device_resources, families_of, families_on_node, table,
+};
 pub use tpu::TPU;
 pub use visibility::{Assignment, Changes, Lookup, Preset, Visibility, is_on};
 pub use xid::{XIDS_FATAL_VARIABLE, XIDS_IGNORE_VARIABLE, XidClass, XidRuleError, XidRules, XidText};

@@ -3,11 +3,12 @@
 use serde::Deserialize;
 
 use crate::detected::{Detected, Device, Findings};
-use crate::family::{DeviceResource, Family, Fencing};
+use crate::family::{Family, Fencing};
 use crate::host::HostFacts;
 use crate::kubernetes::{KubernetesNames, PodResource, PodUnit};
 use crate::nodes::existing;
 use crate::quantity::QuantityRule;
+use crate::resource::DeviceResource;
 use crate::visibility::{Assignment, Changes, Lookup, Preset, Visibility, listed};
 
 /// The maker's number on the PCI bus.
@@ -29,6 +30,7 @@ pub(crate) static FAMILY: Family = Family {
     key: "neuron",
     name: "AWS Neuron core",
     resource: &DeviceResource { name: "neuron_cores", option: None, quantity: QuantityRule::Whole, torch: None },
+    parts: None,
     pci_vendor: VENDOR,
     nodes: &["/dev/neuron"],
     shared_nodes: &[],

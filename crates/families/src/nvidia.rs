@@ -1,23 +1,29 @@
 //! NVIDIA GPUs, found through NVML and, where NVML does not answer, through the kernel driver's files.
 
 use crate::detected::{Detected, Device, Findings};
-use crate::family::{Family, Fencing, GPU};
+use crate::family::{Family, Fencing};
 use crate::host::HostFacts;
 use crate::kubernetes::{Hiding, KubernetesNames, PodResource, PodUnit};
+use crate::mig::{self, MigInstance};
 use crate::monitor::{DeviceCheck, Monitor};
 use crate::nodes::{DeviceNode, existing, of_drm};
 use crate::nvml::{Gpu, NvmlAnswers};
+use crate::resource::GPU;
 use crate::visibility::{Assignment, Changes, Lookup, Visibility, listed};
 
 /// The maker's number on the PCI bus.
 const VENDOR: u16 = 0x10de;
 const VARIABLE: &str = "CUDA_VISIBLE_DEVICES";
 const DRIVER_FOLDER: &str = "/proc/driver/nvidia/gpus";
+/// Tells which node in [`CAPABILITIES`] gives access to which instance: `gpu0/gi1/access 12`.
+const CAPABILITY_MINORS: &str = "/proc/driver/nvidia-caps/mig-minors";
+const CAPABILITIES: &str = "/dev/nvidia-caps/nvidia-cap";
 
 pub(crate) static FAMILY: Family = Family {
     key: "nvidia",
     name: "NVIDIA GPU",
     resource: &GPU,
+    parts: Some(mig::resource),
     pci_vendor: VENDOR,
     nodes: &["/dev/nvidia"],
     shared_nodes: &["/dev/nvidiactl", "/dev/nvidia-modeset", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"],
@@ -93,19 +99,17 @@ fn from_nvml(host: &dyn HostFacts, findings: &mut Findings, answers: NvmlAnswers
         .into_iter()
         .enumerate()
         .map(|(index, gpu)| {
-            if gpu.partitioned {
-                findings.warn(format!(
-                    "GPU {index} is cut into MIG instances and is offered as one GPU; to offer its instances, list their \
-                     ids (`nvidia-smi -L`) in {VARIABLE}"
-                ));
-            }
             let numa_node = gpu.pci_address.as_deref().and_then(|address| numa_node(host, address));
             let minor = gpu.minor.or_else(|| driver_minor(host, gpu.pci_address.as_deref()?));
+            let nodes = own_nodes(host, minor, gpu.pci_address.as_deref());
+            let instances = gpu.instances.into_iter();
+            let instances = instances.map(|instance| with_nodes(host, instance, minor, &nodes)).collect();
             Device {
                 index,
                 name: gpu.name,
                 uuid: gpu.uuid,
-                nodes: own_nodes(host, minor, gpu.pci_address.as_deref()),
+                nodes,
+                instances: gpu.partitioned.then_some(instances),
                 pci_address: gpu.pci_address,
                 memory_bytes: gpu.memory_bytes,
                 numa_node,
@@ -202,6 +206,24 @@ fn driver_devices(host: &dyn HostFacts) -> Vec<(Option<u32>, Device)> {
 fn driver_minor(host: &dyn HostFacts, address: &str) -> Option<u32> {
     let text = host.read(&format!("{DRIVER_FOLDER}/{address}/information"))?;
     text.lines().find_map(|line| line.strip_prefix("Device Minor")?.trim().strip_prefix(':')?.trim().parse().ok())
+}
+
+/// An instance of a GPU with the nodes that a process opens to use it, where those that are its own are known.
+fn with_nodes(host: &dyn HostFacts, instance: MigInstance, minor: Option<u32>, of_gpu: &[DeviceNode]) -> MigInstance {
+    let capabilities = || {
+        let (gpu, table) = (minor?, host.read(CAPABILITY_MINORS)?);
+        let (of_gpu, of_compute) = (instance.gpu_instance?, instance.compute_instance?);
+        let node = |what: String| {
+            let number = table.lines().find_map(|line| line.strip_prefix(&what)?.trim().parse::<u32>().ok())?;
+            host.node(&format!("{CAPABILITIES}{number}"))
+        };
+        let [of_gpu, of_compute] =
+            [format!("gpu{gpu}/gi{of_gpu}/access "), format!("gpu{gpu}/gi{of_gpu}/ci{of_compute}/access ")];
+        Some([node(of_gpu)?, node(of_compute)?])
+    };
+    let own = capabilities().filter(|_| !of_gpu.is_empty());
+    let nodes = own.map_or_else(Vec::new, |own| of_gpu.iter().cloned().chain(own).collect());
+    MigInstance { nodes, ..instance }
 }
 
 /// The nodes of one GPU: that of the driver, and those by which it draws.

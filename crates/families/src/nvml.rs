@@ -1,5 +1,6 @@
 //! What NVIDIA's management library answers when it is asked what a machine has.
 
+use crate::mig::{MigInstance, profile_in};
 use crate::pairs::Pair;
 
 /// What NVML says of a machine.
@@ -30,6 +31,8 @@ pub struct Gpu {
     pub minor: Option<u32>,
     /// Whether the GPU is cut into instances (MIG).
     pub partitioned: bool,
+    /// The instances, where it is.
+    pub instances: Vec<MigInstance>,
 }
 
 /// Why NVML answers nothing.
@@ -46,18 +49,29 @@ pub enum NvmlFailure {
 impl NvmlAnswers {
     /// Reads the text form shared by recorded machines and `oxiray-nvml-fixture`, one GPU per line:
     /// `name|uuid|pci address|memory bytes|used bytes|pid:bytes,…` (what follows is the library's); `driver=` names the driver, `mig=0` says that GPU 0
-    /// is partitioned, `minor=0:2` that its device node is `/dev/nvidia2` (else the one of its place), `pair=0:1:NODE,NV4` how two are connected (see [`Pair`]), and `#` starts a
+    /// is partitioned, `mig=0:1:0:MIG-5a:1g.5gb:4294967296` that it has an instance (those of the GPU and of the processors in it by the driver's numbers), `minor=0:2` that its device node is `/dev/nvidia2` (else the one of its place), `pair=0:1:NODE,NV4` how two are connected (see [`Pair`]), and `#` starts a
     /// comment.
     pub fn parse(text: &str) -> Self {
         let mut answers = Self::default();
-        let (mut partitioned, mut minors) = (Vec::new(), Vec::new());
+        let (mut partitioned, mut minors, mut instances) = (Vec::new(), Vec::new(), Vec::new());
         for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
             match line.split_once('=') {
                 Some(("driver", version)) => answers.driver = Some(version.to_owned()),
-                Some(("mig", index)) => partitioned.extend(index.parse::<usize>()),
+                Some(("mig", of)) => match of.split_once(':') {
+                    Some((index, of)) => instances.extend(index.parse::<usize>().ok().zip(instance(of))),
+                    None => partitioned.extend(of.parse::<usize>()),
+                },
+                // Who uses an instance, and other things that only the library reads.
+                Some(("uses", _)) => {}
                 Some(("minor", of)) => minors.extend(minor(of)),
                 Some(("pair", of)) => answers.pairs.extend(Pair::parse(of)),
                 _ => answers.gpus.push(Gpu { minor: Some(answers.gpus.len() as u32), ..Gpu::parse(line) }),
+            }
+        }
+        for (index, instance) in instances {
+            partitioned.push(index);
+            if let Some(gpu) = answers.gpus.get_mut(index) {
+                gpu.instances.push(instance);
             }
         }
         for index in partitioned {
@@ -85,6 +99,7 @@ impl Gpu {
             memory_bytes: next().and_then(|bytes| bytes.parse().ok()),
             minor: None,
             partitioned: false,
+            instances: Vec::new(),
         }
     }
 }
@@ -93,6 +108,17 @@ impl Gpu {
 fn minor(of: &str) -> Option<(usize, u32)> {
     let (index, minor) = of.split_once(':')?;
     Some((index.parse().ok()?, minor.parse().ok()?))
+}
+
+/// An instance, as in `1:0:MIG-5a:1g.5gb:4294967296`.
+fn instance(of: &str) -> Option<MigInstance> {
+    let mut parts = of.split(':');
+    let mut next = || parts.next().map(str::trim);
+    let (gpu_instance, compute_instance) = (next()?.parse().ok(), next()?.parse().ok());
+    let uuid = next().filter(|uuid| !uuid.is_empty()).map(str::to_owned);
+    let profile = profile_in(&format!("MIG {}", next()?))?;
+    let memory_bytes = next().and_then(|bytes| bytes.parse().ok());
+    Some(MigInstance { uuid, profile, memory_bytes, gpu_instance, compute_instance, nodes: Vec::new() })
 }
 
 /// A place on the PCI bus as the kernel writes it: NVML writes the domain with eight digits, the kernel with four.

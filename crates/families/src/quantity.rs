@@ -9,6 +9,8 @@ pub enum QuantityRule {
     Shares,
     /// A whole number of devices, for the device cannot be shared.
     Whole,
+    /// One at most, for a process can use no more.
+    One,
     /// One of a few numbers of devices, for only these form a working group.
     OneOf(&'static [u32]),
 }
@@ -43,6 +45,14 @@ pub enum QuantityError {
         /// What was asked for.
         quantity: f64,
     },
+    /// More than a process can use.
+    #[error("{quantity} of `{resource}` cannot be given: a process can use one of them, whole, so ask for 1")]
+    NotOne {
+        /// The resource.
+        resource: String,
+        /// What was asked for.
+        quantity: f64,
+    },
     /// A number of devices that do not form a group.
     #[error(
         "{quantity} of `{resource}` cannot be given: its devices work together in groups of {}, so ask for one of these",
@@ -68,10 +78,11 @@ impl QuantityRule {
                 Err(QuantityError::BetweenWholes { resource: name(), quantity })
             }
             Self::Whole if !whole => Err(QuantityError::NotShared { resource: name(), quantity }),
+            Self::One if !whole || quantity > 1.0 => Err(QuantityError::NotOne { resource: name(), quantity }),
             Self::OneOf(allowed) if !(whole && allowed.iter().any(|count| u64::from(*count) == quantity as u64)) => {
                 Err(QuantityError::NotAGroup { resource: name(), quantity, allowed })
             }
-            Self::Shares | Self::Whole | Self::OneOf(_) => Ok(()),
+            Self::Shares | Self::Whole | Self::One | Self::OneOf(_) => Ok(()),
         }
     }
 }

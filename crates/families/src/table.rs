@@ -1,8 +1,9 @@
 //! The table of all families, and what is derived from it: which resources are devices, the options of tasks and actors in
 //! Python and in Rust, what Kubernetes calls them, which variables show them to a process, and who watches them.
 
-use crate::family::{DeviceResource, Family, GPU};
+use crate::family::Family;
 use crate::quantity::{QuantityError, QuantityRule};
+use crate::resource::{DeviceResource, GPU};
 
 /// Every family, in the order in which they are detected, reported and, among those of one resource, preferred.
 pub static FAMILIES: &[&Family] = &[
@@ -19,7 +20,7 @@ pub static FAMILIES: &[&Family] = &[
 
 /// The families that a resource may stand for, preferred first; none for a resource that is no accelerator.
 pub fn families_of(resource: &str) -> impl Iterator<Item = &'static Family> {
-    FAMILIES.iter().copied().filter(move |family| family.resource.name == resource)
+    FAMILIES.iter().copied().filter(move |family| family.counted_as(resource).is_some())
 }
 
 /// The families of a node on which `GPU` stands for `gpu_family`: one for each resource.
@@ -37,7 +38,7 @@ pub fn device_resources() -> impl Iterator<Item = &'static DeviceResource> {
 
 /// The device resource of this name; `None` for a resource that is no accelerator.
 pub fn device_resource(name: &str) -> Option<&'static DeviceResource> {
-    families_of(name).next().map(|family| family.resource)
+    FAMILIES.iter().find_map(|family| family.counted_as(name))
 }
 
 /// The table, for those who cannot read Rust.
@@ -63,6 +64,14 @@ pub fn check_quantity(resource: &str, quantity: f64) -> Result<(), QuantityError
         return Err(QuantityError::Negative { resource: resource.to_owned(), quantity });
     }
     device_resource(resource).map_or(Ok(()), |device| device.quantity.check(resource, quantity))
+}
+
+/// Checks what one bundle of a placement group asks of a resource: several processes may run in it.
+pub fn check_bundle(resource: &str, quantity: f64) -> Result<(), QuantityError> {
+    match device_resource(resource) {
+        Some(device) if device.quantity == QuantityRule::One => QuantityRule::Whole.check(resource, quantity),
+        _ => check_quantity(resource, quantity),
+    }
 }
 
 #[cfg(test)]
@@ -96,7 +105,11 @@ mod tests {
                 assert_eq!(check_quantity(resource, *quantity), Ok(()), "{resource} {quantity}");
             }
         }
+        assert_eq!([0.0, 1.0].map(|count| check_quantity("mig-1g.10gb", count)), [Ok(()), Ok(())]);
+        assert_eq!([1.0, 7.0].map(|count| check_bundle("mig-1g.10gb", count)), [Ok(()), Ok(())]);
+        assert!(check_bundle("mig-1g.10gb", 0.5).is_err() && check_bundle("GPU", 1.5).is_err());
         let refused: &[(&str, &[f64])] = &[
+            ("mig-1g.10gb", &[0.5, 2.0, -1.0]),
             ("GPU", &[-1.0, 1.5, 2.0001, f64::NAN]),
             ("NPU", &[-0.5, 1.5]),
             ("neuron_cores", &[0.5, 1.5, -1.0]),

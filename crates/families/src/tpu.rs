@@ -6,11 +6,12 @@
 use std::collections::BTreeMap;
 
 use crate::detected::{Detected, Device, Findings};
-use crate::family::{DeviceResource, Family, Fencing};
+use crate::family::{Family, Fencing};
 use crate::host::HostFacts;
 use crate::kubernetes::{KubernetesNames, PodResource};
 use crate::nodes::existing;
 use crate::quantity::QuantityRule;
+use crate::resource::DeviceResource;
 use crate::table::FAMILIES;
 use crate::visibility::{Assignment, Changes, Lookup, Visibility, listed};
 
@@ -28,6 +29,7 @@ pub(crate) static FAMILY: Family = Family {
     key: "tpu",
     name: "Google TPU",
     resource: &TPU,
+    parts: None,
     pci_vendor: VENDOR,
     nodes: &["/dev/accel", "/dev/vfio"],
     shared_nodes: &["/dev/vfio/vfio"],

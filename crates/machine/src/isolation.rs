@@ -6,7 +6,7 @@
 //!   group the devices of all bundles of that group on this machine.
 
 use crate::names::Key;
-use oxiray_accelerators::{DeviceNode, Offer, WorkerEnvironment, chooses_devices, hides_devices};
+use oxiray_accelerators::{DeviceNode, DeviceOffer, Offer, WorkerEnvironment, chooses_devices, hides_devices};
 use oxiray_fence::{DenyList, DenyRule, Isolation, Mechanism, NodeKind};
 use oxiray_wire::message::{DeviceNumber, Fence};
 use oxiray_wire::state::{DeviceIsolation, DeviceTier};
@@ -26,6 +26,8 @@ pub struct IsolationPlan {
     pub mechanisms: Vec<Mechanism>,
     /// Why the others are not among them.
     pub why: String,
+    /// Whether workers have the rights of root, for which every instance of a partitioned GPU is open, whatever its nodes are.
+    pub is_root: bool,
     /// Where the machine's files are, for one that was recorded; `/` for a real one.
     pub root: PathBuf,
 }
@@ -37,6 +39,7 @@ impl Default for IsolationPlan {
             ends_violators: false,
             mechanisms: Vec::new(),
             why: String::new(),
+            is_root: false,
             root: PathBuf::from("/"),
         }
     }
@@ -112,6 +115,10 @@ impl IsolationPlan {
     ) -> Result<Decision, String> {
         if let Some(variable) = granted.iter().find_map(|(resource, _)| chooses_devices(offer, resource, around)) {
             return Err(format!("{variable} in its environment chooses devices past its grant"));
+        }
+        let is_of_parts = |resource: &str| offer.of(resource).is_some_and(DeviceOffer::is_of_parts);
+        if self.is_root && granted.iter().any(|(resource, _)| is_of_parts(resource)) {
+            return Err("root may use every MIG instance of a GPU that it can open".into());
         }
         let open = open_nodes(offer, granted, realm)?;
         let denied: Vec<&DeviceNode> = offer.device_nodes.iter().filter(|node| !open.contains(node)).collect();

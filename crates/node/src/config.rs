@@ -3,7 +3,7 @@
 use crate::limits::Limits;
 use crate::workers::memory::MonitorOptions;
 use crate::{lease, machine};
-use oxiray_accelerators::{Host, Offer, SlotDevice, detect, offer};
+use oxiray_accelerators::{Host, Offer, STRATEGY_VARIABLE, SlotDevice, detect, offer};
 use oxiray_fence::{Isolation, Means, Mechanism};
 use oxiray_ids::NodeId;
 use oxiray_journal::EtcdFiles;
@@ -96,6 +96,8 @@ pub struct MachineConfig {
     pub gpu_memory: Option<u64>,
     /// Which of several free devices are taken: `topology` or `lowest`; as `OXIRAY_DEVICE_ORDER` says where it is left out.
     pub device_order: Option<String>,
+    /// How partitioned GPUs are offered: `none`, `single` or `mixed`; as `OXIRAY_MIG_STRATEGY` says where it is left out.
+    pub mig: Option<String>,
 }
 
 /// What a head does beside what every machine does.
@@ -323,7 +325,8 @@ pub fn plan(config: &Config, host: &Host) -> Result<(Plan, Bounds), PlanError> {
             requested.entry(resource.to_string()).or_insert(0.0);
         }
     }
-    let offer = offer(&detection, &|name| host.variable(name), &requested)?;
+    let said = |name: &str| config.machine.mig.clone().filter(|_| name == STRATEGY_VARIABLE);
+    let offer = offer(&detection, &|name| said(name).or_else(|| host.variable(name)), &requested)?;
     let named = offer.totals().into_iter().map(|(name, total)| Ok((ResourceName::new(&name)?, total)));
     let inventory = Inventory::new(named.collect::<Result<Vec<_>, PlanError>>()?)?;
     let inventory = with_gpu_memory(inventory, &offer, config.machine.gpu_memory);
@@ -348,6 +351,7 @@ pub fn plan(config: &Config, host: &Host) -> Result<(Plan, Bounds), PlanError> {
         inventory,
         isolation: IsolationPlan {
             ends_violators: ends_violators(violations.as_deref())?,
+            is_root: rustix::process::geteuid().is_root(),
             ..isolation(asked, &offer, host.root())?
         },
         labels,

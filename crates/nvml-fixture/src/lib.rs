@@ -11,7 +11,8 @@
 //! ```
 //!
 //! `init=9` makes `nvmlInit_v2` return 9 (the driver is not loaded), `lost=1` makes the second GPU one that cannot be
-//! opened (15), `mig=0` makes the first one partitioned, `minor=0:2` gives its device node the number 2 (else that of its place),
+//! opened (15), `mig=0` makes the first one partitioned, `mig=0:1:0:MIG-5a:1g.5gb:4294967296`
+//! gives it such an instance and `uses=MIG-5a:4242:524288` says which processes have memory of that, `minor=0:2` gives its device node the number 2 (else that of its place),
 //! `pair=0:1:NODE,NV4` connects the first two by four NVLinks and host bridges of one NUMA node (`BRD`, `PIX`, `PXB`, `PHB`,
 //! `NODE`, `SYS`), `mps=0:4242:524288` lists process 4242 among the first one's clients of an MPS server. `recovery=0:1` says that the first
 //! one needs recovery action 1, `remap=0:pending` or `remap=0:failed` what became of rows of its memory. Each `xid=0:31` that
@@ -72,7 +73,22 @@ struct Answers {
     cuda: Option<String>,
     pairs: Vec<Pair>,
     gpus: Vec<Gpu>,
+    instances: Vec<Instance>,
 }
+
+/// One instance of a partitioned GPU.
+struct Instance {
+    of_gpu: usize,
+    /// The driver's numbers: of the part of the GPU, and of the processors in it.
+    numbers: [c_uint; 2],
+    /// What it answers as a device.
+    device: Gpu,
+}
+
+/// The handle of the first instance, from which the others count on.
+const FIRST_INSTANCE: usize = 10_000;
+/// Where it would be among the GPUs.
+const FIRST_INSTANCE_INDEX: usize = FIRST_INSTANCE - 1;
 
 /// How two GPUs are connected.
 struct Pair {
@@ -104,12 +120,17 @@ impl Answers {
 
     fn parse(text: &str) -> Option<Self> {
         let (mut answers, mut clients) = (Self::default(), Vec::new());
+        let (mut instances, mut uses) = (Vec::new(), Vec::new());
         for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
             match line.split_once('=') {
                 Some(("driver", version)) => version.clone_into(&mut answers.driver),
                 Some(("init", code)) => answers.init = code.parse().ok()?,
                 Some(("lost", index)) => answers.lost.push(index.parse().ok()?),
-                Some(("mig", index)) => answers.partitioned.push(index.parse().ok()?),
+                Some(("mig", of)) => match of.split_once(':') {
+                    Some((index, of)) => instances.push((index.parse::<usize>().ok()?, of)),
+                    None => answers.partitioned.push(of.parse().ok()?),
+                },
+                Some(("uses", of)) => uses.push(of.split_once(':')?),
                 Some(("minor", of)) => answers.minors.push(numbered(of)?),
                 Some(("recovery", of)) => answers.recoveries.push(numbered(of)?),
                 Some(("remap", of)) => answers.remaps.push(numbered(of)?),
@@ -126,7 +147,32 @@ impl Answers {
         for (index, listed) in clients {
             answers.gpus.get_mut(index)?.clients.extend(listed);
         }
+        for (index, of) in instances {
+            answers.partitioned.push(index);
+            let instance = Instance::parse(index, answers.gpus.get(index)?, of)?;
+            answers.instances.push(instance);
+        }
+        for (uuid, listed) in uses {
+            let device = &mut answers.instances.iter_mut().find(|instance| instance.device.uuid == uuid)?.device;
+            device.computing = processes(listed)?;
+            device.used_bytes = device.computing.iter().map(|(_, bytes)| bytes).sum();
+        }
         Some(answers)
+    }
+}
+
+impl Instance {
+    /// As in `1:0:MIG-5a:1g.5gb:4294967296`.
+    fn parse(of_gpu: usize, gpu: &Gpu, of: &str) -> Option<Self> {
+        let parts: Vec<&str> = of.split(':').map(str::trim).collect();
+        let [gpu_part, processors, uuid, profile, bytes] = parts[..] else { return None };
+        let device = Gpu {
+            name: format!("{} MIG {profile}", gpu.name),
+            uuid: uuid.to_owned(),
+            memory_bytes: bytes.parse().ok(),
+            ..Gpu::default()
+        };
+        Some(Self { of_gpu, numbers: [gpu_part.parse().ok()?, processors.parse().ok()?], device })
     }
 }
 
@@ -208,8 +254,19 @@ fn with_answers(ask: impl FnOnce(&Answers) -> c_int) -> c_int {
 fn with_gpu(handle: Handle, ask: impl FnOnce(usize, &Gpu) -> c_int) -> c_int {
     with_answers(|answers| {
         let index = (handle as usize).wrapping_sub(1);
-        answers.gpus.get(index).map_or(INVALID_ARGUMENT, |gpu| ask(index, gpu))
+        let gpu = answers.gpus.get(index).or_else(|| Some(&answers.instance(handle)?.device));
+        gpu.map_or(INVALID_ARGUMENT, |gpu| ask(index, gpu))
     })
+}
+
+impl Answers {
+    fn instance(&self, handle: Handle) -> Option<&Instance> {
+        self.instances.get((handle as usize).checked_sub(FIRST_INSTANCE)?)
+    }
+}
+
+fn with_instance(handle: Handle, ask: impl FnOnce(&Instance) -> c_int) -> c_int {
+    with_answers(|answers| answers.instance(handle).map_or(INVALID_ARGUMENT, ask))
 }
 
 /// # Safety
@@ -302,13 +359,18 @@ pub unsafe extern "C" fn nvmlDeviceGetHandleByUUID(uuid: *const c_char, device: 
     if uuid.is_null() {
         return INVALID_ARGUMENT;
     }
+    read_anew();
     // SAFETY: not null, and the caller vouches for a C string.
     let uuid = unsafe { CStr::from_ptr(uuid) }.to_bytes();
     with_answers(|answers| match answers.gpus.iter().position(|gpu| gpu.uuid.as_bytes() == uuid) {
         // SAFETY: passed on to the caller.
         Some(index) if !answers.lost.contains(&index) => unsafe { write(device, (index + 1) as Handle) },
         Some(_) => GPU_IS_LOST,
-        None => NOT_FOUND,
+        None => match answers.instances.iter().position(|instance| instance.device.uuid.as_bytes() == uuid) {
+            // SAFETY: passed on to the caller.
+            Some(place) => unsafe { write(device, (FIRST_INSTANCE + place) as Handle) },
+            None => NOT_FOUND,
+        },
     })
 }
 
@@ -437,6 +499,69 @@ pub unsafe extern "C" fn nvmlDeviceGetMigMode(device: Handle, current: *mut c_ui
             failure => failure,
         }
     })
+}
+
+/// # Safety
+/// As in NVML: `count` must be valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetMaxMigDeviceCount(device: Handle, count: *mut c_uint) -> c_int {
+    with_answers(|answers| {
+        let of_gpu = answers.instances.iter().filter(|instance| instance.of_gpu + 1 == device as usize).count();
+        // One more, since the first place is a gap.
+        // SAFETY: passed on to the caller.
+        unsafe { write(count, of_gpu as c_uint + 1) }
+    })
+}
+
+/// # Safety
+/// As in NVML: `instance` must be valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetMigDeviceHandleByIndex(
+    device: Handle,
+    index: c_uint,
+    instance: *mut Handle,
+) -> c_int {
+    with_answers(|answers| {
+        let all = answers.instances.iter().enumerate();
+        let mut of_gpu = all.filter(|(_, instance)| instance.of_gpu + 1 == device as usize);
+        match (index as usize).checked_sub(1).and_then(|place| of_gpu.nth(place)) {
+            // SAFETY: passed on to the caller.
+            Some((place, _)) => unsafe { write(instance, (FIRST_INSTANCE + place) as Handle) },
+            None => NOT_FOUND,
+        }
+    })
+}
+
+/// # Safety
+/// As in NVML: `is_instance` must be valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceIsMigDeviceHandle(device: Handle, is_instance: *mut c_uint) -> c_int {
+    // SAFETY: passed on to the caller.
+    with_answers(|answers| unsafe { write(is_instance, c_uint::from(answers.instance(device).is_some())) })
+}
+
+/// # Safety
+/// As in NVML: `device` must be valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetDeviceHandleFromMigDeviceHandle(instance: Handle, device: *mut Handle) -> c_int {
+    // SAFETY: passed on to the caller.
+    with_instance(instance, |instance| unsafe { write(device, (instance.of_gpu + 1) as Handle) })
+}
+
+/// # Safety
+/// As in NVML: `id` must be valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetGpuInstanceId(device: Handle, id: *mut c_uint) -> c_int {
+    // SAFETY: passed on to the caller.
+    with_instance(device, |instance| unsafe { write(id, instance.numbers[0]) })
+}
+
+/// # Safety
+/// As in NVML: `id` must be valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetComputeInstanceId(device: Handle, id: *mut c_uint) -> c_int {
+    // SAFETY: passed on to the caller.
+    with_instance(device, |instance| unsafe { write(id, instance.numbers[1]) })
 }
 
 /// `nvmlProcessInfo_t`.
@@ -620,8 +745,11 @@ pub unsafe extern "C" fn nvmlEventSetFree(set: *mut c_void) -> c_int {
 /// As in NVML: `events` must be valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetSupportedEventTypes(device: Handle, events: *mut c_ulonglong) -> c_int {
-    // SAFETY: passed on to the caller.
-    with_gpu(device, |_, _| unsafe { write(events, CRITICAL_XID) })
+    with_gpu(device, |index, _| match index {
+        // SAFETY: passed on to the caller.
+        0..FIRST_INSTANCE_INDEX => unsafe { write(events, CRITICAL_XID) },
+        _ => NOT_SUPPORTED,
+    })
 }
 
 /// # Safety
@@ -629,7 +757,7 @@ pub unsafe extern "C" fn nvmlDeviceGetSupportedEventTypes(device: Handle, events
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceRegisterEvents(device: Handle, events: c_ulonglong, set: *mut c_void) -> c_int {
     with_gpu(device, |index, _| {
-        if set.is_null() || events & !CRITICAL_XID != 0 {
+        if set.is_null() || events & !CRITICAL_XID != 0 || index >= FIRST_INSTANCE_INDEX {
             return NOT_SUPPORTED;
         }
         // SAFETY: the caller vouches for a set that was made above and is used by no other thread.

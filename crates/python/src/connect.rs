@@ -150,10 +150,12 @@ fn next_news(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     })
 }
 
-/// Raises `ValueError` where a task or actor may not ask for this much of a resource.
+/// Raises `ValueError` where a task or actor, or a bundle of a placement group, may not ask for this much of a resource.
 #[pyfunction]
-fn check_quantity(resource: &str, quantity: f64) -> PyResult<()> {
-    oxiray_families::check_quantity(resource, quantity).map_err(|error| PyValueError::new_err(error.to_string()))
+#[pyo3(signature = (resource, quantity, in_bundle = false))]
+fn check_quantity(resource: &str, quantity: f64, in_bundle: bool) -> PyResult<()> {
+    let check = if in_bundle { oxiray_families::check_bundle } else { oxiray_families::check_quantity };
+    check(resource, quantity).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 /// The table of the families of accelerators, as JSON: `python/oxiray/_families.py` reads it.

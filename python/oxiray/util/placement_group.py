@@ -303,7 +303,7 @@ def _check_amount(where: str, resource: str, amount: float) -> None:
     if 0 < amount < _FINEST:
         raise ValueError(f"{where} asks for {amount} {resource}, finer than {_FINEST}, the smallest amount there is")
     try:
-        _option_rules.check_device_quantity(resource, amount)
+        _option_rules.check_device_quantity(resource, amount, in_bundle=True)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from error
 

@@ -7,8 +7,8 @@ use crate::isolation::{Decision, DeviceFence, Slots};
 use crate::served_head::Link;
 use crate::worker::{Duty, Post};
 use crate::{BundleKey, Effect, GroupMembership, Holder, Key, amounts};
-use oxiray_accelerators::{WorkerEnvironment, environment, visible_ids};
-use oxiray_families::device_resources;
+use oxiray_accelerators::{WorkerEnvironment, environment, unusable_together, visible_ids};
+use oxiray_families::{device_resource, device_resources};
 use oxiray_ids::{JobId, WorkerId};
 use oxiray_resources::{DeviceShares, Grant, Quantity, ResourceName};
 use oxiray_wire::message::{Amount, Assign, Devices, Environment, Variable, Welcome};
@@ -95,6 +95,11 @@ impl NodeCore {
         // The one that served last has the warmest caches.
         let position = self.idle.iter().rposition(fits)?;
         Some(self.idle.remove(position))
+    }
+
+    /// Why one process could not use what was granted to it.
+    pub(super) fn unusable(&self, grant: &Grant) -> Option<String> {
+        unusable_together(&self.plan.offer, &slots_of(grant))
     }
 
     /// The part of [`Assign`] that follows from what was granted, and how the worker is kept from other devices. An error
@@ -250,10 +255,12 @@ impl NodeCore {
 
     /// Every device: resource and slot.
     pub fn devices(&self) -> Vec<(&'static str, u32)> {
-        let of = |resource: &'static str| {
-            let total = self.ledger.inventory().total(resource);
-            (0..total.wholes() as u32).map(move |slot| (resource, slot))
-        };
-        device_resources().flat_map(|resource| of(resource.name)).collect()
+        let known =
+            self.ledger.inventory().totals().filter_map(|(name, total)| Some((device_resource(name.as_str())?, total)));
+        let mut known: Vec<_> = known.map(|(resource, total)| (resource.name, total.wholes() as u32)).collect();
+        // The families' order, and then that of the names of parts.
+        let place = |name: &str| device_resources().position(|resource| resource.name == name).unwrap_or(usize::MAX);
+        known.sort_by_key(|(name, _)| place(name));
+        known.into_iter().flat_map(|(name, count)| (0..count).map(move |slot| (name, slot))).collect()
     }
 }

@@ -151,6 +151,16 @@ impl NodeCore {
         let of_job = self.jobs.get(&job).and_then(|job| job.told.environment.as_ref());
         let environment = merged(of_job, order.environment.as_ref().unwrap_or(&Environment::default()));
         let home = order.group.map(|group| GroupMembership { group, captures: order.captures });
+        if let Some(why) = self.unusable(&grant) {
+            if let Some(surplus) = surplus {
+                self.ledger.release(surplus);
+            }
+            let code = if actor.is_some() { FailureCode::ActorUnschedulable } else { FailureCode::TaskUnschedulable };
+            let (node, ip) = (self.plan.node, &self.plan.ip);
+            let failure =
+                code.because(format!("`{}` cannot run on node {node} ({ip}): {why}. Ask for one", order.label));
+            return self.refuse_order(Held { order, grant }, Some(failure));
+        }
         let told = match self.assignment(&environment, &grant, home) {
             Ok(told) => told,
             Err(why) => {

@@ -95,7 +95,7 @@ impl World {
             let slot = |index: usize| {
                 let number = NodeNumber { major: 195, minor: index as u32 };
                 let nodes = vec![DeviceNode { path: format!("/dev/nvidia{index}"), number: Some(number) }];
-                Some(SlotDevice { index, nodes, memory_bytes: None, uuid: None, numa_node: None })
+                Some(SlotDevice { index, is_part: false, nodes, memory_bytes: None, uuid: None, numa_node: None })
             };
             offered.slots = (0..offered.count).map(slot).collect();
         }
