@@ -15,6 +15,7 @@ import platform
 import re
 import sys
 from collections.abc import Mapping
+from types import FunctionType, MethodType
 from typing import Any, NoReturn
 
 from oxiray import (
@@ -259,14 +260,28 @@ def serve_beside(concurrency: int, groups: list[tuple[str, int]]) -> Any:
     return None
 
 
-def method(actor: Any, name: str) -> Any:
-    """The method to call on `actor`, which may be one of the runtime's own."""
+def method(actor: Any, name: str) -> tuple[Any, bool]:
+    """The method to call on `actor`, which may be one of the runtime's own, and whether further calls of that name get the same.
+
+    A function of the class is the same for all calls, as in Ray: what becomes of the class later changes nothing for an actor
+    that has been called.
+    """
+    for base in type(actor).__mro__:
+        if name in base.__dict__:
+            function = base.__dict__[name]
+            if isinstance(function, FunctionType):
+                return MethodType(function, actor), True
+            break
+    return _other_method(actor, name), False
+
+
+def _other_method(actor: Any, name: str) -> Any:
     if name == "__ray_ready__":
         return lambda: True
     if name == "__ray_call__":
         return lambda function, *args, **kwargs: function(actor, *args, **kwargs)
     if name == _gathering.GATHER:
-        return lambda wanted, *args, **kwargs: _gathering.Gathering(method(actor, wanted))(*args, **kwargs)
+        return lambda wanted, *args, **kwargs: _gathering.Gathering(method(actor, wanted)[0])(*args, **kwargs)
     if name == "__ray_terminate__":
         return _worker_exit.exit_actor
     if name in getattr(actor, "__dict__", ()):

@@ -132,7 +132,7 @@ looked_up!(
     "serve_beside"
 );
 looked_up!(
-    /// The method of an actor: `method(actor, name)`.
+    /// The method of an actor, and whether it is the same for further calls: `method(actor, name)`.
     method,
     "oxiray._worker",
     "method"

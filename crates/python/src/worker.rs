@@ -19,6 +19,7 @@ use oxiray_wire::message::{Assign, Call, Content, FailureCode, Value, Variable};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
+use std::collections::BTreeMap;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -32,6 +33,8 @@ pub(crate) struct Worker {
     pub(crate) runtime: Runtime,
     functions: Mutex<Functions<Py<PyAny>>>,
     actor: Mutex<Option<Py<PyAny>>>,
+    /// Its methods that are the same for all calls, by their names.
+    methods: Mutex<BTreeMap<String, Py<PyAny>>>,
     /// What runs the calls of an actor with async methods.
     event_loop: Mutex<Option<Py<PyAny>>>,
     /// The concurrency groups of an actor.
@@ -77,6 +80,7 @@ fn serve(py: Python<'_>, descriptor: i32) -> PyResult<i32> {
         runtime,
         functions: Mutex::new(Functions::default()),
         actor: Mutex::new(None),
+        methods: Mutex::default(),
         event_loop: Mutex::new(None),
         groups: assign.actor.iter().flat_map(|actor| &actor.groups).map(|group| group.name.clone()).collect(),
         label: Mutex::new(String::new()),
@@ -103,6 +107,7 @@ fn serve(py: Python<'_>, descriptor: i32) -> PyResult<i32> {
     attend(&mut worker.thread(py), None)?;
     py.detach(|| end(&worker.runtime, true));
     // From here on nothing in the runtime keeps the actor from its end.
+    drop(std::mem::take(&mut *worker.methods.lock().unwrap_or_else(PoisonError::into_inner)));
     drop(worker.actor.lock().unwrap_or_else(PoisonError::into_inner).take());
     Ok(worker.status.load(Ordering::Relaxed))
 }
@@ -213,7 +218,7 @@ impl Worker {
                 self.actor.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|actor| actor.clone_ref(py));
             let actor =
                 actor.ok_or_else(|| PyValueError::new_err("a method was called on a worker that is no actor"))?;
-            python::method(py)?.call1((actor, &call.name))?
+            self.method(py, &actor, &call.name)?
         } else {
             let function = self.function(py, call, &under_way.ticket.code())?;
             context::calls(&function);
@@ -224,6 +229,18 @@ impl Worker {
             call.arguments.clear();
         }
         Ok((target, args, kwargs))
+    }
+
+    fn method<'py>(&self, py: Python<'py>, actor: &Py<PyAny>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        let known = || self.methods.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(method) = known().get(name) {
+            return Ok(method.bind(py).clone());
+        }
+        let (method, is_same): (Bound<'py, PyAny>, bool) = python::method(py)?.call1((actor, name))?.extract()?;
+        if is_same {
+            known().insert(name.to_owned(), method.clone().unbind());
+        }
+        Ok(method)
     }
 
     fn function<'py>(&self, py: Python<'py>, call: &Call, code: &Bytes) -> PyResult<Bound<'py, PyAny>> {

@@ -30,20 +30,18 @@ pub(crate) fn find_titles() {
 pub fn show_title(text: &str) {
     let Some(Some(area)) = AREA.get() else { return };
     let mut area = area.lock();
-    let title = b"ray::".iter().chain(text.as_bytes()).copied().take(area.bytes - 1);
-    // SAFETY: `find` saw that these bytes are this process's own arguments; nobody else writes them, and the kernel
-    // reads them whenever it likes.
-    unsafe {
-        let mut at = 0;
-        for byte in title {
-            area.start.add(at).write_volatile(byte);
-            at += 1;
-        }
-        for rest in at..area.used {
-            area.start.add(rest).write_volatile(0);
-        }
-        area.used = at;
+    let mut at = 0;
+    for part in [b"ray::", text.as_bytes()] {
+        let room = part.len().min(area.bytes - 1 - at);
+        // SAFETY: `find` saw that these bytes are this process's own arguments, of which `room` are left after `at`; nobody else
+        // writes them, and the kernel reads them whenever it likes.
+        unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), area.start.add(at), room) };
+        at += room;
     }
+    let rest = area.used.saturating_sub(at);
+    // SAFETY: as above: `used` is within the area.
+    unsafe { std::ptr::write_bytes(area.start.add(at), 0, rest) };
+    area.used = at;
 }
 
 /// The area, where the kernel tells it and it holds what is shown now.

@@ -27,8 +27,8 @@ type Error = Box<(CallError, String)>;
 #[derive(Debug)]
 struct Entry {
     task: TaskId,
-    name: String,
-    label: String,
+    name: Arc<str>,
+    label: Arc<str>,
     attempt: u32,
     started: Option<Instant>,
     ended: Instant,
@@ -50,6 +50,8 @@ pub(crate) struct TaskLog {
     ended: VecDeque<Entry>,
     places: Vec<Place>,
     free: Vec<usize>,
+    /// What the last call was named, and labelled: most have the same, and a copy of it for each would be spread over the heap.
+    last: [Arc<str>; 2],
     /// How many of `ended`, the last ones, nobody was told of.
     untold: usize,
     /// When they are told.
@@ -71,7 +73,8 @@ impl TaskLog {
         let since = began.1.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
         let began = (began.0, since);
         let environment = String::new();
-        Self { ended, places, free, untold: 0, tell_at: None, began, resources: None, group: None, environment }
+        let last = [Arc::from(""), Arc::from("")];
+        Self { ended, places, free, last, untold: 0, tell_at: None, began, resources: None, group: None, environment }
     }
 }
 
@@ -84,8 +87,9 @@ impl TaskLog {
 
     /// A call begins to run; the place to name when it ends.
     pub(crate) fn begin(&mut self, task: TaskId, call: &Call, now: Instant) -> usize {
+        let [name, label] = self.named(&call.name, &call.label);
         let Some(place) = self.free.pop() else {
-            let (name, label, attempt) = (call.name.clone(), call.label.clone(), call.attempt);
+            let attempt = call.attempt;
             let (resources, started) = (self.resources.clone(), Some(now));
             let origin = call.origin;
             let entry = Entry { task, name, label, attempt, started, ended: now, error: None, resources, origin };
@@ -95,13 +99,21 @@ impl TaskLog {
         let Place { runs, entry } = &mut self.places[place];
         *runs = true;
         entry.task = task;
-        entry.name.clone_from(&call.name);
-        entry.label.clone_from(&call.label);
+        (entry.name, entry.label) = (name, label);
         entry.attempt = call.attempt;
         entry.started = Some(now);
         entry.resources.clone_from(&self.resources);
         entry.origin = call.origin;
         place
+    }
+
+    fn named(&mut self, name: &str, label: &str) -> [Arc<str>; 2] {
+        for (last, given) in self.last.iter_mut().zip([name, label]) {
+            if **last != *given {
+                *last = given.into();
+            }
+        }
+        self.last.clone()
     }
 
     /// When the call at this place began.
@@ -133,6 +145,7 @@ impl TaskLog {
         if !self.vacate(place) {
             return false;
         }
+        self.have_room();
         let entry = &mut self.places[place].entry;
         entry.ended = ended;
         entry.error = results.iter().find_map(error_of);
@@ -140,7 +153,7 @@ impl TaskLog {
             error.1 = text.chars().take(TEXT_MAX).collect();
         }
         if self.ended.len() < ENDED_MAX {
-            let (task, name, label) = (TaskId::NIL, String::new(), String::new());
+            let (task, [name, label]) = (TaskId::NIL, self.last.clone());
             let (started, error, resources, origin) = (None, None, None, None);
             let unused = Entry { task, name, label, attempt: 0, started, ended, error, resources, origin };
             self.ended.push_back(std::mem::replace(entry, unused));
@@ -153,13 +166,15 @@ impl TaskLog {
 
     /// A call of this process's ended without its worker's answer, or without a worker.
     pub(crate) fn failed(&mut self, id: TaskId, task: &Task, value: &Value, now: Instant, needs: Vec<Amount>) -> bool {
+        self.have_room();
         if self.ended.len() >= ENDED_MAX {
             self.ended.pop_front();
         }
+        let [name, label] = self.named(&task.work.name, &task.work.label);
         self.ended.push_back(Entry {
             task: id,
-            name: task.work.name.clone(),
-            label: task.work.label.clone(),
+            name,
+            label,
             attempt: task.attempt,
             started: None,
             ended: now,
@@ -168,6 +183,14 @@ impl TaskLog {
             origin: Some(task.origin(None)),
         });
         self.note_untold(now)
+    }
+
+    /// The ring has its full length from the first call on. Memory that nobody has written to yet costs nothing; to grow step
+    /// by step would write all of it twice, while many calls run.
+    fn have_room(&mut self) {
+        if self.ended.capacity() == 0 {
+            self.ended.reserve_exact(ENDED_MAX);
+        }
     }
 
     /// Says whether a timer was set.
@@ -199,14 +222,14 @@ impl TaskLog {
         TaskRecord {
             task: entry.task,
             attempt: entry.attempt,
-            name: entry.name.clone(),
+            name: entry.name.as_ref().into(),
             stage,
             started_us: entry.started.map_or(0, |at| self.microseconds(at)),
             ended_us: if stage == TaskStage::Runs { 0 } else { self.microseconds(entry.ended) },
             error,
             text: text.unwrap_or_default(),
             resources: entry.resources.as_deref().cloned().unwrap_or_default(),
-            label: entry.label.clone(),
+            label: entry.label.as_ref().into(),
             origin: entry.origin,
             group: self.group.filter(|_| entry.started.is_some()),
         }
