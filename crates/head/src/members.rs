@@ -444,15 +444,17 @@ impl Members {
     }
 
     /// A member's ledger changed. Returns whether somebody may be placed by that.
-    pub(crate) fn changed(&mut self, key: Key, state: &NodeState) -> bool {
+    pub(crate) fn changed(&mut self, key: Key, state: NodeState) -> bool {
         let Some(member) = self.by_key.get_mut(&key) else { return false };
-        let before = std::mem::replace(&mut member.state, state.clone());
-        if !is_placed_by(&before, state) {
-            return false;
+        let is_news = is_placed_by(&member.state, &state);
+        if is_news {
+            member.hear(&state);
         }
-        member.hear(state);
-        self.show(key);
-        true
+        member.state = state;
+        if is_news {
+            self.show(key);
+        }
+        is_news
     }
 
     /// Has the scheduler know the member as it stands.

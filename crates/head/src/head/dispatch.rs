@@ -120,7 +120,7 @@ impl HeadCore {
             NodeReport::NodeJoin(told) => self.member_joined(from, *told)?,
             NodeReport::NodeResume(told) => self.resume_member(from, *told)?,
             NodeReport::NodeState(state) => {
-                self.pending.is_due |= self.members.changed(from, &state);
+                self.pending.is_due |= self.members.changed(from, *state);
                 self.see_to_devices(from);
             }
             NodeReport::ProxiedClientJoined(said) => self.proxied_client_joined(from, *said)?,

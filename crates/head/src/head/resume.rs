@@ -86,7 +86,7 @@ impl HeadCore {
 
     /// What the member set aside for groups that this head does not know it for is given back.
     fn resume_bundles(&mut self, member: Key, node: NodeId, state: &NodeState) {
-        self.pending.is_due |= self.members.changed(member, state);
+        self.pending.is_due |= self.members.changed(member, state.clone());
         let told: BTreeSet<BundleKey> = state.bundles.iter().map(|of| (of.group, of.bundle)).collect();
         let living = self.groups.known.iter().filter(|group| !matches!(group.phase, GroupPhase::Removed(_)));
         let expected: BTreeSet<BundleKey> = living
