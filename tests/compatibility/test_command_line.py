@@ -221,6 +221,7 @@ def test_memory_is_told_without_a_table(head: Head) -> None:
 
 def test_the_output_of_an_actor_is_printed_by_its_identifier(head: Head) -> None:
     text = """
+import sys
 import time
 from ray.util.state import get_log
 
@@ -240,9 +241,9 @@ def printed():
 deadline = time.monotonic() + 40
 while "a line for the command" not in printed() and time.monotonic() < deadline:
     time.sleep(0.1)
-print("actor", prints._actor_id.hex())
+# In one piece, with a line of its own: what the actor printed may be shown just now.
+sys.stdout.write(f"\\nactor {prints._actor_id.hex()}\\n")
 """
-    # What the actor printed may be shown after that.
     actor = next(line for line in head.python(text).splitlines() if line.startswith("actor ")).split()[1]
     done = head.run("logs", "actor", "--id", actor, "--tail=5")
     assert "a line for the command" in done.stdout, done.stderr

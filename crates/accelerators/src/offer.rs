@@ -270,7 +270,7 @@ pub fn offer(
         let preset = (family.visibility.preset)(environment);
         let detected = detection.of(family);
         if let Some(parts) = parts::of(detected, preset.as_ref(), environment, asked)? {
-            describe(&mut offer, family, parts.detected.as_ref());
+            describe(&mut offer, family, Some(&parts.detected));
             offer.warnings.extend(parts.warnings);
             let mut of_part = |name: &str| wanted.remove(name).map(|quantity| quantity as usize);
             let count = |name: &str| if name == family.resource.name { asked } else { of_part(name) };

@@ -75,11 +75,6 @@ impl Workers {
         self.by_key.get(&key).map_or(0, |process| process.pid)
     }
 
-    /// Whether a worker is killed, or is to be, for a reason that is known.
-    pub(crate) fn is_doomed(&self, key: Key) -> bool {
-        self.by_key.get(&key).is_some_and(|process| process.is_doomed)
-    }
-
     pub(crate) fn of_pid(&self, pid: u32) -> Option<Key> {
         self.by_pid.get(&pid).copied()
     }

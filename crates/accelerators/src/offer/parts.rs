@@ -20,7 +20,7 @@ const PROFILE_LABEL: &str = "oxiray.io/mig-profile";
 pub(super) struct Parts {
     pub(super) offers: Vec<DeviceOffer>,
     /// What the node is said to have.
-    pub(super) detected: Option<Detected>,
+    pub(super) detected: Detected,
     pub(super) warnings: Vec<String>,
 }
 
@@ -70,23 +70,17 @@ pub(super) fn of(
         found.labels.insert(PROFILE_LABEL.to_owned(), profiles.into_iter().collect::<Vec<_>>().join("_"));
     }
     let warnings = told(detected, strategy, given.is_some());
-    Ok(Some(Parts { offers, detected: Some(found), warnings }))
+    Ok(Some(Parts { offers, detected: found, warnings }))
 }
 
 /// The offers with the numbers that the user asks for in place of those found; those of nothing are left out.
-pub(super) fn counted(
-    offers: Vec<DeviceOffer>,
-    mut asked: impl FnMut(&str) -> Option<usize>,
-) -> impl Iterator<Item = DeviceOffer> {
-    let counted: Vec<DeviceOffer> = offers
-        .into_iter()
-        .map(|mut offer| {
-            offer.count = asked(offer.resource()).unwrap_or(offer.detected);
-            offer.slots.resize(offer.count, None);
-            offer
-        })
-        .collect();
-    counted.into_iter().filter(|offer| offer.count > 0)
+pub(super) fn counted(mut offers: Vec<DeviceOffer>, mut asked: impl FnMut(&str) -> Option<usize>) -> Vec<DeviceOffer> {
+    offers.retain_mut(|offer| {
+        offer.count = asked(offer.resource()).unwrap_or(offer.detected);
+        offer.slots.resize(offer.count, None);
+        offer.count > 0
+    });
+    offers
 }
 
 fn is_cut(device: &Device) -> bool {

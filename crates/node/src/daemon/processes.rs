@@ -105,7 +105,7 @@ impl Daemon {
                         );
                         self.log.line(&text);
                     }
-                    if said.status & 0x7f == Signal::KILL.as_raw() && !self.workers.is_doomed(key) {
+                    if said.status & 0x7f == Signal::KILL.as_raw() {
                         self.worker_was_killed(key);
                     }
                     self.finish_worker(key, &describe_status(said.status));
@@ -145,9 +145,8 @@ impl Daemon {
     pub(super) fn worker_process_died(&mut self, key: Key) {
         if let Some(pidfd) = self.workers.pidfd_of(key) {
             self.poller.forget(pidfd);
-            if !self.workers.is_doomed(key) {
-                self.look_for_kills(key);
-            }
+            // Also where it was to be killed: an owner may hear first of a death that the kernel caused, and have it ended.
+            self.look_for_kills(key);
             self.workers.control_groups.end(key);
             // Its words come before its death, unless there are very many.
             if self.hear(key, Instant::now() + MOMENT) {
