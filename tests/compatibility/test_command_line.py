@@ -201,8 +201,17 @@ def test_an_unknown_option_has_status_two() -> None:
 
 
 def test_the_latest_session_is_linked(head: Head) -> None:
-    pid = head.python("@ray.remote\ndef f():\n    print('kept'); return os.getpid()\nprint(ray.get(f.remote()))")
-    number = re.search(r"^(\d+)$", pid, re.MULTILINE)[1]
+    text = """
+import sys
+
+def f():
+    print("kept")
+    return os.getpid()
+
+# In one piece, with a line of its own: what the task printed may be shown just now.
+sys.stdout.write(f"\\npid {ray.get(ray.remote(f).remote())}\\n")
+"""
+    number = re.search(r"^pid (\d+)$", head.python(text), re.MULTILINE)[1]
     logs = head.folder / "ray" / "session_latest" / "logs"
     (file,) = logs.glob(f"worker-*-{number}.out")
     assert "kept" in file.read_text()
