@@ -22,6 +22,9 @@ def remote(*args: Any, **options: Any) -> Any:
     num_gpus: int, float or None. GPUs, or a share of one; none by default.
     priority: int or None. How urgent it is, from -1000 to 1000: the higher one goes first; by default as what calls it. An
         option of Oxiray's own.
+    preemptible: bool or None. Whether it may end early where something of a higher priority waits for what it holds, in a cluster
+        with --preemption=on; it is run, or made, again then, whatever retries and restarts it has. False by default. An option of
+        Oxiray's own.
     gpu_memory: int, float, str or None. Memory of one GPU, in bytes or as "8GiB", in place of num_gpus; none by default. An
         option of Oxiray's own.
     memory: int, float or None. Bytes of the resource "memory"; none by default. No limit is enforced.

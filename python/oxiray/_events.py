@@ -99,6 +99,10 @@ def _tell_news(printer: _Printer) -> None:
             printer.take(*rest)
         elif kind == "notice":
             _write(sys.stderr, f"(oxiray) {rest[0]}\n")
+        elif kind == "preempted":
+            from oxiray import _preemption
+
+            _preemption.heard(*rest)
         elif kind == "unseen":
             report_unseen(rest[0])
         elif kind == "ready":

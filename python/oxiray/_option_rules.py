@@ -204,6 +204,7 @@ _SHARED: dict[str, Rule] = {
     "memory": Rule((float, int, NONE), check_share),
     "gpu_memory": Rule((float, int, str, NONE), _gpu_memory.check),
     "priority": Rule((int, NONE), check_priority),
+    "preemptible": Rule((bool, NONE)),
     "name": Rule((str, NONE)),
     "num_cpus": Rule((float, int, NONE), check_share),
     **dict.fromkeys(_families.OPTIONS, Rule((float, int, NONE), check_share)),

@@ -46,6 +46,7 @@ class TaskOptions:
     enable_task_events: bool
     labels: dict[str, str] | None
     priority: int | None
+    preemptible: bool
     generator_backpressure_num_objects: int
     num_objects_per_yield: int
 
@@ -81,6 +82,7 @@ class ActorOptions:
     enable_task_events: bool
     labels: dict[str, str] | None
     priority: int | None
+    preemptible: bool
 
     def concurrency(self, *, is_async: bool) -> int:
         """How many calls may run at once: 1000 for an asyncio actor, else 1, unless said."""
@@ -263,4 +265,5 @@ def _shared(merged: Mapping[str, Any]) -> dict[str, Any]:
         "enable_task_events": merged.get("enable_task_events", True),
         "labels": merged.get("_labels"),
         "priority": merged.get("priority"),
+        "preemptible": bool(merged.get("preemptible")),
     }

@@ -59,6 +59,13 @@ SETTINGS: dict[str, tuple[Variable, ...]] = {
             "10",
         ),
         Variable("OXIRAY_DEADLOCK", "`tell`: their drivers are told, and no call fails; `fail`", "`fail`"),
+        Variable("OXIRAY_PREEMPTION", "`on`: what was made with `preemptible=True` ends early for what is more urgent; `off`", "`off`"),
+        Variable("OXIRAY_PREEMPTION_GRACE_S", "for how many seconds it may go on from the word to its end (0 to 86400)", "30"),
+        Variable(
+            "OXIRAY_JOB_ORDER",
+            "how jobs of equal priority are served: `fair`, who holds less first, or `arrival`, who came first",
+            "`fair`",
+        ),
         Variable("RAY_TASK_MAX_RETRIES", "how often a task whose worker died is run again", "3"),
         Variable("RAY_task_retry_delay_ms", "milliseconds before it is run again", "0"),
         Variable("RAY_task_oom_retries", "how often a task that was ended for want of memory is run again; -1 for ever", "-1"),

@@ -93,6 +93,21 @@ def begin() -> None:
         from oxiray import _gpu_memory
 
         _gpu_memory.cap()
+    global _has_begun
+    _has_begun = True
+    if _is_preemptible:
+        _listen()
+
+
+#: Whether what this process is there for may end early, and whether it may be told so.
+_is_preemptible = False
+_has_begun = False
+
+
+def _listen() -> None:
+    from oxiray import _events
+
+    _events.start()
 
 
 def _leave(*_: object) -> NoReturn:
@@ -137,14 +152,19 @@ def become(
     fields: str,
     session: str,
     home: tuple[bytes, bool, int],
+    preemptible: bool,
 ) -> str | None:
     """Sets and removes environment variables, then takes over the driver's import path and directory.
 
     `inherited` and `fields` are the runtime environment, which tasks made here start from; `home` is the
-    placement group that this process is in, whether what is made here runs there too, and how urgent it is.
+    placement group that this process is in, whether what is made here runs there too, and how urgent it is. One that is
+    `preemptible` listens for the word to end early.
     Returns what is wrong with it, or None.
     """
-    global _prepared_setup, _home
+    global _prepared_setup, _home, _is_preemptible
+    _is_preemptible = preemptible
+    if preemptible and _has_begun:
+        _listen()
     if home != _home:
         # Where and when calls run may depend on it: what was prepared for the other is prepared anew.
         _home = home

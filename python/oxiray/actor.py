@@ -343,6 +343,7 @@ class ActorClass:
             handle=_pickling.dumps(traits),
             strategy=_strategies.told(options, self.__qualname__),
             priority=options.priority,
+            preemptible=options.preemptible,
         )
         if existing is not None:
             traits = pickle.loads(existing)

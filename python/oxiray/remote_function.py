@@ -163,6 +163,7 @@ class RemoteFunction:
             bind=positions.bind,
             strategy=_strategies.told(options, self._function.__name__),
             priority=options.priority,
+            preemptible=options.preemptible,
         )
         self._generation = _session.generation
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oxiray import _core, _environment, _families, _session
 from oxiray._async_context import current_call
 from oxiray.util.annotations import RayDeprecationWarning
+
+if TYPE_CHECKING:
+    from oxiray._preemption import Preemption
 
 logger = logging.getLogger("ray")
 
@@ -111,6 +114,22 @@ class RuntimeContext:
         """How urgent this program, task or actor is, and what it makes, unless something else is said of that; 0 by default. A
         method of Oxiray's own."""
         return int(_facts("Priority")["priority"])
+
+    def preemption(self, timeout_s: float = 0.0) -> Preemption | None:
+        """That this task or actor is to end early, since something of a higher priority waits for what it holds; else None.
+
+        The answer has `deadline_s`, the seconds until it is killed at the latest, and `reason`. Waits up to `timeout_s` seconds to
+        be told. Only what was made with `preemptible=True` is ever told, or what runs within such a placement group; cheap
+        enough to ask in every step of a loop. A task that goes on gets SIGTERM when half of the time is over, which raises
+        `SystemExit` in it. Raises `ValueError` for a time that is none. A method of Oxiray's own.
+        """
+        if not 0 <= timeout_s < float("inf"):
+            raise ValueError(f"timeout_s is {timeout_s!r}; it is a number of seconds, such as 5")
+        if not _facts("Preemption")["is_worker"] or (timeout_s == 0 and _core.preempted() is None):
+            return None
+        from oxiray import _preemption
+
+        return _preemption.current(timeout_s)
 
     def get_task_id(self) -> str | None:
         """The running task, as 48 hexadecimal digits; None (and a warning) in a driver."""

@@ -155,6 +155,7 @@ class RustFunction:
             bind=None,
             strategy=_strategies.told(options, self._name),
             priority=options.priority,
+            preemptible=options.preemptible,
             common=True,
         )
         self._generation = _session.generation
@@ -197,6 +198,7 @@ class RustActorClass:
             handle=handle,
             strategy=_strategies.told(options, self._name),
             priority=options.priority,
+            preemptible=options.preemptible,
             common=True,
         )
         return actor.ActorHandle(actor_id, traits(existing or handle), hold)

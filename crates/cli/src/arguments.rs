@@ -124,6 +124,22 @@ pub(crate) struct DeviceOptions {
     pub(crate) mig: Option<String>,
 }
 
+/// Who goes first.
+#[derive(Debug, Args)]
+pub(crate) struct SchedulingOptions {
+    /// With --head: whether tasks, actors and placement groups that were made with preemptible=True end early where something
+    /// of a higher priority waits for what they hold; they are run, or made, again then. `off` where it is left out.
+    #[arg(long, value_name = "on|off")]
+    pub(crate) preemption: Option<String>,
+    /// With --head: how many seconds they have from the word to their end; 30 where it is left out.
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) preemption_grace_s: Option<f64>,
+    /// With --head: how jobs of equal priority are served: `fair` serves first who holds the smaller share of what it asks for,
+    /// and has leases recalled for it; `arrival` who came first. `fair` where it is left out.
+    #[arg(long, value_name = "fair|arrival")]
+    pub(crate) job_order: Option<String>,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct StartOptions {
     /// Starts a cluster's first machine.
@@ -194,6 +210,8 @@ pub(crate) struct StartOptions {
     pub(crate) object_store_memory: Option<u64>,
     #[command(flatten)]
     pub(crate) devices: DeviceOptions,
+    #[command(flatten)]
+    pub(crate) scheduling: SchedulingOptions,
     /// The machine's address.
     #[arg(long)]
     pub(crate) node_ip_address: Option<String>,

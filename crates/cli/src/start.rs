@@ -104,6 +104,9 @@ fn config(options: &StartOptions) -> anyhow::Result<Config> {
         keeps_cluster: options.keep_cluster,
         certificate_ms: options.node_certificate.as_deref().map(certificate_ms).transpose()?,
         authority_file: options.authority_file.as_deref().map(std::path::absolute).transpose()?,
+        preemption: options.scheduling.preemption.clone(),
+        preemption_grace_s: options.scheduling.preemption_grace_s,
+        job_order: options.scheduling.job_order.clone(),
     };
     let member = MemberConfig {
         join,

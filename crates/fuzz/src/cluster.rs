@@ -409,7 +409,7 @@ fn plan() -> Plan {
         ip: "127.0.0.1".into(),
         variables: BTreeMap::new(),
         spare_workers: 1,
-        patience: oxiray_machine::Patience { node: Duration::from_secs(5), ..oxiray_machine::Patience::default() },
+        rules: oxiray_machine::Rules { node: Duration::from_secs(5), ..oxiray_machine::Rules::default() },
         warnings: Vec::new(),
         epoch: 0,
     }

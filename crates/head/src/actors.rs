@@ -36,6 +36,8 @@ pub(crate) struct Description {
     pub detached: bool,
     /// How often it is made anew; negative for always.
     pub max_restarts: i32,
+    /// Whether it may end early for what is more urgent: it is made anew then, though it may not be restarted.
+    pub preemptible: bool,
 }
 
 /// Where an actor is in its life. `C` is the cause of a death.
@@ -79,7 +81,7 @@ pub(crate) struct Actor<C> {
     pub failed_starts: u32,
     /// Nobody can reach it any more: it ends when its calls are done.
     pub is_unreferenced: bool,
-    /// How many of its restarts are not counted: its node was emptied.
+    /// How many of its restarts are not counted: its node was emptied, or it was preempted.
     pub moves: u32,
     interested: BTreeSet<WorkerId>,
 }
@@ -103,6 +105,12 @@ impl<C> Actor<C> {
         let allowed =
             u32::try_from(self.description.max_restarts).map_or(true, |most| self.restarts - self.moves < most);
         allowed && !self.is_unreferenced && !self.is_dead()
+    }
+
+    /// Whether it is made anew where that is not counted.
+    pub(crate) fn may_move(&self) -> bool {
+        let may = self.description.max_restarts != 0 || self.description.preemptible;
+        may && !self.is_unreferenced && !self.is_dead()
     }
 
     /// Whether callers are connected to its process (ACTOR-5).
@@ -264,12 +272,11 @@ impl<C: Clone> Actors<C> {
     }
 
     /// The actor's process died. `None` where it is not to be made anew (ACTOR-3). Where that is not counted, it is made
-    /// anew as long as it may be restarted at all.
+    /// anew as long as it may be restarted, or preempted, at all.
     pub(crate) fn lost(&mut self, id: ActorId, is_counted: bool) -> Option<Lost> {
         let actor = self.by_id.get_mut(&id)?;
-        let is_move = !is_counted && actor.description.max_restarts != 0;
-        let may_move = is_move && !actor.is_unreferenced && !actor.is_dead();
-        if actor.worker().is_none() || !(may_move || actor.may_restart()) {
+        let is_move = !is_counted && actor.may_move();
+        if actor.worker().is_none() || !(is_move || actor.may_restart()) {
             return None;
         }
         actor.moves += u32::from(is_move);

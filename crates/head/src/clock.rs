@@ -27,6 +27,7 @@ pub(crate) enum Alarm {
     Recall,
     Deadlocks,
     KeptRoom,
+    Preemption,
 }
 
 /// What time it is, and what is due when.

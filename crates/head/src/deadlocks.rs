@@ -4,7 +4,7 @@
 //! what they say those are found that can never go on. Whatever is not known is taken to go on, so that nobody is found
 //! who could: a wait that ends by itself, a call of somebody else's, a worker that does not answer.
 //!
-//! - DEADLOCK-1: a call fails for this only after [`Patience::deadlock`](oxiray_machine::Patience) in which every round found
+//! - DEADLOCK-1: a call fails for this only after [`Rules::deadlock`](oxiray_machine::Rules) in which every round found
 //!   somebody who was found before.
 //! - DEADLOCK-2: one call fails at a time; then everything is looked at anew.
 

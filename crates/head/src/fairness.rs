@@ -17,9 +17,13 @@
 //!   given what is back, for [`KEPT_LIMIT`] and then for long not again: a task that holds one of them may wait for another
 //!   task of its job.
 
+use crate::preemption::Victim;
 use oxiray_ids::{JobId, NodeId, PlacementGroupId};
 use oxiray_resources::{Demand, Inventory, Quantity, ResourceName};
-use oxiray_scheduler::{Asks as _, Claimant, HeldLease, NodeView, ResourceRequest, Shares, Waiter, recalls};
+use oxiray_scheduler::{
+    Asks as _, Claimant, HeldLease, HeldPart, NodeView, Priority, ResourceRequest, Shares, Waiter, recalls,
+};
+use oxiray_wire::message::DeviceNumbers;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::time::{Duration, Instant};
@@ -56,6 +60,8 @@ pub(crate) struct Held {
     pub(crate) demands: Vec<Demand>,
     /// Whether it may be recalled.
     pub(crate) is_lease: bool,
+    /// Whether it may end early for what is more urgent.
+    pub(crate) preemptible: bool,
 }
 
 /// A holder, and what of it has been counted.
@@ -65,6 +71,9 @@ struct Counted {
     /// Its processors are lent to others while it waits for what it called.
     lends_cpu: bool,
     node: NodeId,
+    began: Instant,
+    /// The numbers of its devices, where it is preemptible and its machine has told.
+    devices: BTreeMap<ResourceName, Vec<u32>>,
     term: Term,
 }
 
@@ -112,6 +121,7 @@ pub(crate) struct Fairness {
     /// The workers of leases that were not recalled, by the end of their terms.
     terms: BTreeSet<(Instant, u64)>,
     recalled: BTreeSet<u64>,
+    preemptible: BTreeSet<Holder>,
     kept: Option<ReservedCapacity>,
     /// Where a look was over that did not pass all leases.
     passed: Option<(Instant, u64)>,
@@ -150,12 +160,17 @@ impl Fairness {
             }
             Holder::Worker(_) | Holder::Order(_) | Holder::Group(_) => Term::Endless,
         };
-        self.holders.insert(holder, Counted { held, lends_cpu: false, node, term });
+        if held.preemptible && !matches!(holder, Holder::Order(_)) {
+            self.preemptible.insert(holder);
+        }
+        let devices = BTreeMap::new();
+        self.holders.insert(holder, Counted { held, lends_cpu: false, node, began: now, devices, term });
     }
 
     /// FAIR-1: it has nothing any more.
     pub(crate) fn lets_go(&mut self, holder: Holder) {
         let Some(counted) = self.holders.remove(&holder) else { return };
+        self.preemptible.remove(&holder);
         for demand in &counted.demands() {
             self.shares.give_back(counted.held.claimant.job, demand);
         }
@@ -215,6 +230,33 @@ impl Fairness {
     pub(crate) fn leased_on(&self, node: NodeId) -> Vec<Demand> {
         let leases = self.holders.values().filter(|counted| counted.node == node && counted.held.is_lease);
         leases.flat_map(Counted::demands).collect()
+    }
+
+    /// Those who may end early, and how urgent they are.
+    pub(crate) fn preemptible(&self) -> impl Iterator<Item = (Priority, Victim)> {
+        self.preemptible.iter().filter_map(|holder| {
+            let counted = self.holders.get(holder)?;
+            Some((counted.held.claimant.priority, Victim { began: counted.began, holder: *holder }))
+        })
+    }
+
+    /// Who holds something, as somebody who may end early or not.
+    pub(crate) fn victim(&self, holder: Holder) -> Option<Victim> {
+        self.holders.get(&holder).map(|counted| Victim { began: counted.began, holder })
+    }
+
+    /// Which devices a worker has.
+    pub(crate) fn has_devices(&mut self, worker: u64, devices: &[DeviceNumbers]) {
+        let Some(counted) = self.holders.get_mut(&Holder::Worker(worker)) else { return };
+        let named = devices.iter().filter_map(|of| Some((ResourceName::new(&of.resource).ok()?, of.numbers.clone())));
+        counted.devices = named.collect();
+    }
+
+    /// What is free once a worker has ended.
+    pub(crate) fn part_of(&self, worker: u64) -> Option<HeldPart> {
+        let counted = self.holders.get(&Holder::Worker(worker))?;
+        let (node, demand) = (counted.node, Demand::sum(&counted.demands()));
+        Some(HeldPart { node, demand, devices: counted.devices.clone() })
     }
 
     /// Who holds something.

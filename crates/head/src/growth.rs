@@ -119,6 +119,11 @@ impl Growth {
         }
     }
 
+    /// Whether machines may be brought.
+    pub(crate) fn has_autoscaler(&self) -> bool {
+        self.by.is_some()
+    }
+
     /// A group of which a machine could meet the request.
     pub(crate) fn group_for(&self, resource_request: &ResourceRequest) -> Option<&str> {
         let selectors = allowed(resource_request)?;

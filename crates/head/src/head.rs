@@ -18,6 +18,7 @@
 //! | `explain` | why somebody waits |
 //! | `large` | room that is kept for a request which smaller ones overtake |
 //! | `deadlocks` | who waits for what others hold that wait |
+//! | `preemption` | who ends early for what is more urgent |
 //! | `exits`, `resumption_end` | workers and drivers that are gone, and who comes back no more |
 //! | `devices` | devices that people or nodes take out of service |
 //! | `drain`, `locations`, `prefetch`, `searches` | machines that are emptied, and where objects lie, travel and are looked for |
@@ -57,6 +58,7 @@ mod object_rows;
 mod objects;
 mod orders;
 mod placing;
+mod preemption;
 mod prefetch;
 mod proxied_clients;
 mod records;
@@ -150,6 +152,9 @@ impl HeadCore {
             out: Vec::new(),
         };
         core.pending.fairness.machine_came(&core.own.plan().inventory);
+        if core.own.plan().rules.jobs_by_arrival {
+            core.pending.fairness.shares().go_by_arrival();
+        }
         core.begin_epoch(epoch);
         core
     }

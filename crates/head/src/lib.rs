@@ -53,6 +53,7 @@ mod metrics_text;
 mod objects;
 mod outbox;
 mod placement_groups;
+mod preemption;
 mod queue;
 mod resumption;
 mod submissions;

@@ -7,6 +7,7 @@ use crate::deadlocks::Deadlocks;
 use crate::demands::Need;
 use crate::fairness::Fairness;
 use crate::large::LargeRequests;
+use crate::preemption::Preemption;
 use oxiray_ids::{ActorId, JobId, LeaseRequestNumber, ObjectId, PlacementGroupId};
 use oxiray_machine::environments::Environments;
 use oxiray_machine::{GroupMembership, Key};
@@ -30,6 +31,8 @@ pub(crate) enum PendingKind {
         arguments: Vec<(ObjectId, u64)>,
         /// Whether its tasks may be run again.
         may_repeat: bool,
+        /// Whether they may end early for what is more urgent.
+        preemptible: bool,
     },
     Actor(ActorId),
     Group {
@@ -77,6 +80,7 @@ pub(crate) struct Pending {
     pub(crate) fairness: Fairness,
     pub(crate) large: LargeRequests,
     pub(crate) deadlocks: Deadlocks,
+    pub(crate) preemption: Preemption,
     /// Something came or changed by which somebody may be served.
     pub(crate) is_due: bool,
 }

@@ -64,6 +64,8 @@ pub(crate) struct End {
     pub(crate) is_for_good: bool,
     /// What kind of end it is and why, from the moment that it is known; the first word counts.
     pub(crate) exit: Option<(ExitKind, String)>,
+    /// For what it is to end early, where it was told so.
+    pub(crate) preempted: Option<String>,
     /// It ended with its node, and what it had said last may not have come.
     pub(crate) with_node: Option<NodeEnd>,
 }

@@ -36,6 +36,6 @@ pub use node::NodeCore;
 pub use node::ending::{DYING_LIMIT, LEAVING_LIMIT, does_not_die};
 pub use node::open_nodes::{OpenNode, OpenNodes};
 pub use origin::Origin;
-pub use plan::{Level, Patience, Plan};
+pub use plan::{Level, Plan, Rules};
 pub use validation::{NAME_BYTES_MAX, check_name, cut};
 pub use worker::Holder;

@@ -97,11 +97,13 @@ pub(crate) struct Caller {
     pub(crate) may_repeat: bool,
     /// How urgent what it runs is.
     pub(crate) priority: i32,
+    /// Whether it may end early for what is more urgent.
+    pub(crate) preemptible: bool,
 }
 
 impl Default for Caller {
     fn default() -> Self {
-        Self { owner: WorkerId::NIL, may_repeat: false, priority: 0 }
+        Self { owner: WorkerId::NIL, may_repeat: false, priority: 0, preemptible: false }
     }
 }
 

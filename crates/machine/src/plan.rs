@@ -35,26 +35,31 @@ pub struct Plan {
     pub variables: BTreeMap<String, String>,
     /// How many forked workers wait unassigned.
     pub spare_workers: usize,
-    /// How long the cluster waits before it says that something will never be.
-    pub patience: Patience,
+    /// What its head goes by, where it has one.
+    pub rules: Rules,
     /// What its user should know.
     pub warnings: Vec<String>,
     /// Which head of its cluster this is, counted from 1; 0 where it keeps no journal, so that its end is final.
     pub epoch: u64,
 }
 
-/// How long a cluster waits before it says that something will never be.
+/// What the head of a cluster goes by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
+pub struct Rules {
     /// How long a demand that no node can meet waits for one that can; zero where no node can join.
     pub node: Duration,
     /// How long processes wait for each other until a call of theirs fails; nothing where their drivers are only told.
     pub deadlock: Option<Duration>,
+    /// How long what may end early has from the word to its end; nothing where nothing ends early.
+    pub preemption_grace: Option<Duration>,
+    /// Whether jobs of equal priority are served in the order in which they asked, whatever each of them holds.
+    pub jobs_by_arrival: bool,
 }
 
-impl Default for Patience {
+impl Default for Rules {
     fn default() -> Self {
-        Self { node: Duration::ZERO, deadlock: Some(Duration::from_secs(10)) }
+        let deadlock = Some(Duration::from_secs(10));
+        Self { node: Duration::ZERO, deadlock, preemption_grace: None, jobs_by_arrival: false }
     }
 }
 

@@ -97,6 +97,7 @@ const RULES: &[Rule] = &[
     rule("memory", None, Kind::Whole(0)),
     rule("gpu_memory", None, Kind::Whole(1)),
     rule("priority", None, Kind::Whole(-1000)),
+    rule("preemptible", None, Kind::Truth),
     rule("accelerator_type", None, Kind::Text),
     rule("name", None, Kind::Text),
     rule("max_calls", Some(Target::Function), Kind::Whole(0)),

@@ -7,7 +7,7 @@ use oxiray_accelerators::{Host, Offer, STRATEGY_VARIABLE, SlotDevice, detect, of
 use oxiray_fence::{Isolation, Means, Mechanism};
 use oxiray_ids::NodeId;
 use oxiray_journal::EtcdFiles;
-use oxiray_machine::{IsolationPlan, Level, Patience, Plan};
+use oxiray_machine::{IsolationPlan, Level, Plan, Rules};
 use oxiray_resources::{Inventory, MemoryShares, ResourceName, Topology};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -36,6 +36,12 @@ const NODE_WAIT_VARIABLE: &str = "OXIRAY_INFEASIBLE_WAIT_S";
 const DEADLOCK_WAIT_VARIABLE: &str = "OXIRAY_DEADLOCK_WAIT_S";
 /// Says whether one fails.
 const DEADLOCK_VARIABLE: &str = "OXIRAY_DEADLOCK";
+/// Says whether what says so ends early for what is more urgent.
+const PREEMPTION_VARIABLE: &str = "OXIRAY_PREEMPTION";
+/// Says how many seconds it has.
+const PREEMPTION_GRACE_VARIABLE: &str = "OXIRAY_PREEMPTION_GRACE_S";
+/// Says how jobs of equal priority are served.
+const JOB_ORDER_VARIABLE: &str = "OXIRAY_JOB_ORDER";
 /// Says how far devices are kept from those that they were not granted to.
 const ISOLATION_VARIABLE: &str = "OXIRAY_DEVICE_ISOLATION";
 /// Which of several free devices are taken.
@@ -43,6 +49,8 @@ const ORDER_VARIABLE: &str = "OXIRAY_DEVICE_ORDER";
 /// Says what becomes of a worker that has a device open which it was not granted.
 const VIOLATIONS_VARIABLE: &str = "OXIRAY_DEVICE_VIOLATIONS";
 
+/// How long what ends early has where nothing is said.
+const PREEMPTION_GRACE: Duration = Duration::from_secs(30);
 /// How long a demand waits for a node where nothing is said.
 const NODE_WAIT: Duration = Duration::from_secs(30);
 /// The longest wait that may be asked for: a day.
@@ -120,6 +128,12 @@ pub struct HeadConfig {
     pub certificate_ms: Option<u64>,
     /// The file with the cluster's authority, where a head is not to make one of its own.
     pub authority_file: Option<PathBuf>,
+    /// Whether what says so ends early for what is more urgent: `on` or `off`; as `OXIRAY_PREEMPTION` says where it is left out.
+    pub preemption: Option<String>,
+    /// How many seconds it has from the word to its end; as `OXIRAY_PREEMPTION_GRACE_S` says where it is left out.
+    pub preemption_grace_s: Option<f64>,
+    /// How jobs of equal priority are served: `fair` or `arrival`; as `OXIRAY_JOB_ORDER` says where it is left out.
+    pub job_order: Option<String>,
 }
 
 /// The cluster that a machine joins, and how.
@@ -232,6 +246,20 @@ pub enum PlanError {
     /// Nothing of the kind can be done about deadlocks.
     #[error("{DEADLOCK_VARIABLE} is `{given}`; it is to be `tell` or `fail`")]
     Deadlock {
+        /// What was asked for.
+        given: String,
+    },
+    /// Preemption is neither on nor off.
+    #[error("preemption is `{given}`; it is to be `on` or `off`, as --preemption= or in {PREEMPTION_VARIABLE}")]
+    Preemption {
+        /// What was asked for.
+        given: String,
+    },
+    /// Jobs are not served in that order.
+    #[error(
+        "the order of jobs is `{given}`; it is to be `fair` or `arrival`, as --job-order= or in {JOB_ORDER_VARIABLE}"
+    )]
+    JobOrder {
         /// What was asked for.
         given: String,
     },
@@ -362,10 +390,7 @@ pub fn plan(config: &Config, host: &Host) -> Result<(Plan, Bounds), PlanError> {
         ip,
         variables: std::env::vars().collect(),
         spare_workers: config.spare_workers.unwrap_or(2),
-        patience: Patience {
-            node: seconds(NODE_WAIT_VARIABLE, std::env::var(NODE_WAIT_VARIABLE).ok())?.unwrap_or(NODE_WAIT),
-            deadlock: deadlock_wait(|name| std::env::var(name).ok())?,
-        },
+        rules: rules(&config.head, |name| std::env::var(name).ok())?,
         warnings,
         epoch: 0,
         offer,
@@ -470,11 +495,30 @@ fn seconds(variable: &'static str, given: Option<String>) -> Result<Option<Durat
     seconds.filter(|wait| *wait <= WAIT_MAX).map(Some).ok_or(PlanError::Wait { variable, given })
 }
 
+/// What a head goes by.
+fn rules(head: &HeadConfig, variable: impl Fn(&str) -> Option<String>) -> Result<Rules, PlanError> {
+    let said = |name: &str| variable(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+    let grace = head.preemption_grace_s.map(|seconds| seconds.to_string()).or_else(|| said(PREEMPTION_GRACE_VARIABLE));
+    let grace = seconds(PREEMPTION_GRACE_VARIABLE, grace)?.unwrap_or(PREEMPTION_GRACE);
+    let preemption_grace = match head.preemption.clone().or_else(|| said(PREEMPTION_VARIABLE)).as_deref() {
+        None | Some("off") => None,
+        Some("on") => Some(grace),
+        Some(given) => return Err(PlanError::Preemption { given: given.to_owned() }),
+    };
+    let jobs_by_arrival = match head.job_order.clone().or_else(|| said(JOB_ORDER_VARIABLE)).as_deref() {
+        None | Some("fair") => false,
+        Some("arrival") => true,
+        Some(given) => return Err(PlanError::JobOrder { given: given.to_owned() }),
+    };
+    let node = seconds(NODE_WAIT_VARIABLE, variable(NODE_WAIT_VARIABLE))?.unwrap_or(NODE_WAIT);
+    Ok(Rules { node, deadlock: deadlock_wait(variable)?, preemption_grace, jobs_by_arrival })
+}
+
 /// After how long a call fails that waits for who waits for it; nothing where that is only told.
 fn deadlock_wait(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Duration>, PlanError> {
     let wait = seconds(DEADLOCK_WAIT_VARIABLE, variable(DEADLOCK_WAIT_VARIABLE))?;
     match variable(DEADLOCK_VARIABLE).as_deref().map(str::trim) {
-        None | Some("" | "fail") => Ok(wait.or(Patience::default().deadlock)),
+        None | Some("" | "fail") => Ok(wait.or(Rules::default().deadlock)),
         Some("tell") => Ok(None),
         Some(given) => Err(PlanError::Deadlock { given: given.to_owned() }),
     }
@@ -541,6 +585,32 @@ mod tests {
         for wrong in ["-1", "soon", "NaN", "1e9"] {
             assert!(wait(wrong).is_err_and(|text| text.contains("OXIRAY_INFEASIBLE_WAIT_S")), "{wrong}");
         }
+    }
+
+    #[test]
+    fn rules_are_what_is_said_or_else_what_the_environment_says() {
+        let variables = BTreeMap::from([
+            (PREEMPTION_VARIABLE, "on"),
+            (PREEMPTION_GRACE_VARIABLE, "2.5"),
+            (JOB_ORDER_VARIABLE, " arrival "),
+        ]);
+        let of = |head: &HeadConfig| {
+            let said = |name: &str| variables.get(name).map(|text| (*text).to_owned());
+            rules(head, said).map_err(|error| error.to_string())
+        };
+        let found = of(&HeadConfig::default()).expect("they are proper");
+        assert_eq!((found.preemption_grace, found.jobs_by_arrival), (Some(Duration::from_millis(2500)), true));
+        let (off, fair) = (Some("off".to_owned()), Some("fair".to_owned()));
+        let found = of(&HeadConfig { preemption: off, job_order: fair, ..HeadConfig::default() }).expect("proper too");
+        assert_eq!((found.preemption_grace, found.jobs_by_arrival), (None, false));
+        let nothing = rules(&HeadConfig::default(), |_| None).expect("nothing is said");
+        assert_eq!((nothing.preemption_grace, nothing.jobs_by_arrival), (None, false));
+        let long = HeadConfig { preemption_grace_s: Some(-1.0), ..HeadConfig::default() };
+        assert!(of(&long).is_err_and(|text| text.contains("OXIRAY_PREEMPTION_GRACE_S is `-1`")));
+        let unknown = HeadConfig { preemption: Some("perhaps".to_owned()), ..HeadConfig::default() };
+        assert!(of(&unknown).is_err_and(|text| text.contains("`on` or `off`, as --preemption=")));
+        let unknown = HeadConfig { job_order: Some("lifo".to_owned()), ..HeadConfig::default() };
+        assert!(of(&unknown).is_err_and(|text| text.contains("`fair` or `arrival`")));
     }
 
     #[test]

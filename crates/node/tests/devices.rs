@@ -52,7 +52,7 @@ impl Node {
             ip: "127.0.0.1".into(),
             variables: BTreeMap::new(),
             spare_workers: 0,
-            patience: oxiray_machine::Patience::default(),
+            rules: oxiray_machine::Rules::default(),
             warnings: Vec::new(),
             epoch: 0,
         };

@@ -237,6 +237,7 @@ pub(crate) fn create_with(
         max_restarts: options.max_restarts.unwrap_or(0),
         strategy: options.shared.strategy()?,
         priority: options.shared.priority()?,
+        preemptible: options.shared.is_preemptible(),
         ..ActorCreate::default()
     };
     let told = create.handle.clone();

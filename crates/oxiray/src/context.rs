@@ -7,7 +7,7 @@ use oxiray_client::assigned::{self, Assigned};
 use oxiray_families::families_of;
 use oxiray_ids::{PlacementGroupId, TaskId};
 use oxiray_resources::ResourceName;
-use oxiray_runtime::Runtime;
+use oxiray_runtime::{Preempted, Runtime};
 use oxiray_wire::message::Amount;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -35,6 +35,13 @@ pub(crate) fn within<R>(task: TaskId, run: impl FnOnce() -> R) -> R {
     let result = run();
     HERE.set(before);
     result
+}
+
+/// That this task or actor is to end early, since something of a higher priority waits for what it holds; only what was made
+/// with [`preemptible`](crate::TaskOptions::preemptible), or runs within such a placement group, ever is. Cheap enough to ask in
+/// every step of a loop.
+pub fn preempted() -> Result<Option<Preempted>> {
+    Ok(process::required()?.preempted())
 }
 
 /// A device that this task or actor was granted.

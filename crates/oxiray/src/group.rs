@@ -48,6 +48,16 @@ impl PlacementGroup {
     /// Asks for bundles, each a set of resources on one machine, such as `[("CPU", 1.0), ("GPU", 0.5)]`. `gpu_memory` among them
     /// is bytes of one GPU.
     pub fn create(bundles: &[&[(&str, f64)]], spread: Spread) -> Result<Self> {
+        Self::make(bundles, spread, false)
+    }
+
+    /// The same, all of which may be given back early where something of a higher priority needs it, in a cluster with
+    /// `--preemption=on`: what runs within it ends, and the group waits for room again.
+    pub fn create_preemptible(bundles: &[&[(&str, f64)]], spread: Spread) -> Result<Self> {
+        Self::make(bundles, spread, true)
+    }
+
+    fn make(bundles: &[&[(&str, f64)]], spread: Spread, preemptible: bool) -> Result<Self> {
         let runtime = process::required()?;
         let bundle = |bundle: &&[(&str, f64)]| {
             let named: BTreeMap<String, f64> =
@@ -55,8 +65,8 @@ impl PlacementGroup {
             Ok(GroupBundle { demand: amounts(&units(&named)?), conditions: Vec::new() })
         };
         let bundles = bundles.iter().map(bundle).collect::<Result<Vec<_>>>()?;
-        let create =
-            GroupCreate { strategy: spread.into(), bundles, priority: assigned::priority(), ..GroupCreate::default() };
+        let (strategy, priority) = (spread.into(), assigned::priority());
+        let create = GroupCreate { strategy, bundles, priority, preemptible, ..GroupCreate::default() };
         Ok(Self(runtime.create_group(create)?))
     }
 

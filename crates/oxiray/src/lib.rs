@@ -96,7 +96,7 @@ mod worker;
 
 pub use actor::{Actor, ActorHandle, get_actor, get_actor_in, kill};
 pub use cluster::{Builder, Cluster, init};
-pub use context::{Accelerator, RuntimeContext, runtime_context};
+pub use context::{Accelerator, RuntimeContext, preempted, runtime_context};
 pub use drive::block_on;
 pub use error::{Error, Result, TaskError};
 pub use group::{PlacementGroup, Spread};
@@ -105,6 +105,7 @@ pub use objects::{Awaited, Waited, cancel, cancel_alone, get, get_timeout, put, 
 pub use options::{ActorOptions, Scheduling, TaskOptions};
 pub use outgoing::Argument;
 pub use oxiray_macros::{main, remote};
+pub use oxiray_runtime::Preempted;
 pub use oxiray_values::{Array, Blob, Common, Element, ShapeError, ValueError};
 pub use oxiray_wire::message::FailureCode;
 pub use reference::{Arrival, ObjectRef, Returned};

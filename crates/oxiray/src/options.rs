@@ -47,6 +47,7 @@ pub(crate) struct Shared {
     labels: BTreeMap<String, String>,
     group: Option<(PlacementGroup, Option<u32>)>,
     priority: Option<i32>,
+    preemptible: Option<bool>,
 }
 
 /// What a task asks for besides what its `#[remote(…)]` says, which this replaces option by option.
@@ -104,6 +105,15 @@ macro_rules! shared_options {
             #[must_use]
             pub fn priority(mut self, priority: i32) -> Self {
                 self.shared.priority = Some(priority);
+                self
+            }
+
+            /// Whether it may end early where something of a higher priority waits for what it holds, in a cluster with
+            /// `--preemption=on`. It is run, or made, again then, whatever retries and restarts it has. It may ask with
+            /// [`preempted`](crate::preempted).
+            #[must_use]
+            pub fn preemptible(mut self, may: bool) -> Self {
+                self.shared.preemptible = Some(may);
                 self
             }
 
@@ -194,7 +204,12 @@ impl Shared {
             labels,
             group: self.group.or(base.group),
             priority: self.priority.or(base.priority),
+            preemptible: self.preemptible.or(base.preemptible),
         }
+    }
+
+    pub(crate) fn is_preemptible(&self) -> bool {
+        self.preemptible.unwrap_or(false)
     }
 
     /// How urgent it is: as what calls it, unless something is said of it.
@@ -375,7 +390,15 @@ impl TaskOptions {
         let strategy = self.shared.strategy()?;
         let fresh = holds_devices && max_calls == 1;
         Ok(Settled {
-            class: Class { demand, environment, fresh, strategy, near: Vec::new(), priority: self.shared.priority()? },
+            class: Class {
+                demand,
+                environment,
+                fresh,
+                strategy,
+                near: Vec::new(),
+                priority: self.shared.priority()?,
+                preemptible: self.shared.is_preemptible(),
+            },
             max_calls,
             max_retries: self.max_retries.unwrap_or(DEFAULT_MAX_RETRIES),
             retry_exceptions: self.retry_exceptions.unwrap_or(false),

@@ -99,7 +99,7 @@ impl Drop for Hold {
 #[expect(clippy::too_many_arguments, reason = "one call from one place in Python, by keyword")]
 #[pyo3(signature = (*, class_name, body, args, kwargs, placement, running, environment, name, namespace, detached,
                     get_if_exists, max_concurrency, groups, max_restarts, handle, strategy, common = false,
-                    priority = None))]
+                    priority = None, preemptible = false))]
 fn create_actor<'py>(
     py: Python<'py>,
     class_name: String,
@@ -120,6 +120,7 @@ fn create_actor<'py>(
     strategy: Option<StrategyTuple>,
     common: bool,
     priority: Option<i32>,
+    preemptible: bool,
 ) -> PyResult<(ActorID, Hold, Option<Bound<'py, PyBytes>>)> {
     let runtime = process::required()?;
     let arguments = if common { common_arguments(&runtime, args, kwargs)? } else { arguments(&runtime, args, kwargs)? };
@@ -140,6 +141,7 @@ fn create_actor<'py>(
         max_restarts,
         strategy: strategy.map(strategy::from_told).transpose()?,
         priority: priority.unwrap_or_else(assigned::priority),
+        preemptible,
         ..ActorCreate::default()
     };
     let implicit = implicit(&arguments);

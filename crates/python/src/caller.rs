@@ -57,7 +57,8 @@ impl Caller {
     #[staticmethod]
     #[expect(clippy::too_many_arguments, reason = "one call from one place in Python, by keyword")]
     #[pyo3(signature = (*, hash, body, name, label, resources, environment, fresh, results, max_calls, retries,
-                        retry_exceptions, stream, least_arguments, most_arguments, bind, strategy, common = false, priority = None))]
+                        retry_exceptions, stream, least_arguments, most_arguments, bind, strategy, common = false, priority = None,
+                        preemptible = false))]
     fn of_function(
         hash: &[u8],
         body: &[u8],
@@ -77,6 +78,7 @@ impl Caller {
         strategy: Option<StrategyTuple>,
         common: bool,
         priority: Option<i32>,
+        preemptible: bool,
     ) -> PyResult<Self> {
         let runtime = process::required()?;
         let hash = Bytes::copy_from_slice(hash);
@@ -89,6 +91,7 @@ impl Caller {
             strategy,
             near: Vec::new(),
             priority: priority.unwrap_or_else(assigned::priority),
+            preemptible,
         });
         let routine = Arc::new(Routine {
             function: hash,

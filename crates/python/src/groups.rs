@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 /// Makes a placement group, which waits for room. Raises `ValueError` for what no group may ask for.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "one call from one place in Python, by keyword")]
-#[pyo3(signature = (*, name, strategy, bundles, selectors, detached, preferred, priority = None))]
+#[pyo3(signature = (*, name, strategy, bundles, selectors, detached, preferred, priority = None, preemptible = false))]
 fn create_placement_group(
     py: Python<'_>,
     name: String,
@@ -26,6 +26,7 @@ fn create_placement_group(
     detached: bool,
     preferred: Option<Bound<'_, NodeID>>,
     priority: Option<i32>,
+    preemptible: bool,
 ) -> PyResult<PlacementGroupID> {
     let runtime = process::required()?;
     let mut selectors = selectors.into_iter();
@@ -41,6 +42,7 @@ fn create_placement_group(
         detached,
         preferred: preferred.map(|node| node.get().0),
         priority: priority.unwrap_or_else(assigned::priority),
+        preemptible,
         ..GroupCreate::default()
     };
     let made = py.detach(|| runtime.create_group(create));

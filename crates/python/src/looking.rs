@@ -63,6 +63,14 @@ fn draining() -> PyResult<Option<(Option<f64>, String)>> {
     Ok(told.map(|draining| (draining.until.map(left), draining.reason)))
 }
 
+/// That this process is to end early: the seconds that are left, and for what.
+#[pyfunction]
+fn preempted() -> PyResult<Option<(f64, String)>> {
+    let told = process::required()?.preempted();
+    let left = |until: Instant| until.saturating_duration_since(Instant::now()).as_secs_f64();
+    Ok(told.map(|preempted| (left(preempted.until), preempted.reason)))
+}
+
 /// Has a node emptied within so many seconds, or kept after all; what is left there.
 #[pyfunction]
 fn drain(
@@ -83,6 +91,7 @@ fn drain(
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(look, module)?)?;
     module.add_function(wrap_pyfunction!(draining, module)?)?;
+    module.add_function(wrap_pyfunction!(preempted, module)?)?;
     module.add_function(wrap_pyfunction!(drain, module)?)?;
     module.add_function(wrap_pyfunction!(kept, module)?)
 }

@@ -150,7 +150,9 @@ fn become_assigned(py: Python<'_>, assign: &Assign) -> PyResult<Option<String>> 
         assign.captures,
         assign.priority,
     );
-    python::become_worker(py)?.call1((variables, setup, inherited, fields, session, home))?.extract()
+    python::become_worker(py)?
+        .call1((variables, setup, inherited, fields, session, home, assign.preemptible))?
+        .extract()
 }
 
 impl Worker {

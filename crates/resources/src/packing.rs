@@ -95,6 +95,17 @@ impl FreeDevices {
         true
     }
 
+    /// The reverse of [`take`](Self::take) for what was granted as `asked`, on the devices with these numbers.
+    pub fn give_back(&mut self, asked: ResourceNeed, numbers: &[u32]) {
+        for number in numbers {
+            let Some(room) = self.0.get_mut(*number as usize).and_then(Option::as_mut) else { continue };
+            let empty = Room::whole(room.size_bytes);
+            let part = empty.part(asked).unwrap_or_default();
+            let sum = room.free.checked_add(part).filter(|sum| empty.free.covers(*sum));
+            room.free = sum.unwrap_or(empty.free);
+        }
+    }
+
     /// Which devices meet all of `asked` at once, each entry in the place of its demand; zeros get none.
     pub fn pack(&self, asked: &[ResourceNeed]) -> Result<Vec<Vec<DeviceShare>>, NoPacking> {
         together::pack(&self.in_service().collect::<Vec<_>>(), asked)

@@ -1,6 +1,6 @@
-//! That this process's node is being emptied, and asking for that.
+//! That this process's node is being emptied or it is preempted, and asking for the former.
 
-use crate::core::draining::Draining;
+use crate::core::draining::{Draining, Preempted};
 use crate::core::questions::DaemonAnswer;
 use crate::runtime::{Runtime, RuntimeError, unexpected};
 use oxiray_wire::message::{DrainAsked, StateReport};
@@ -9,6 +9,11 @@ impl Runtime {
     /// How this process's node is being emptied, where it is.
     pub fn draining(&self) -> Option<Draining> {
         self.shared.with(|state| state.daemon.draining.clone())
+    }
+
+    /// That this process is to end early for what is more urgent, where it is.
+    pub fn preempted(&self) -> Option<Preempted> {
+        self.shared.with(|state| state.daemon.preempted.clone())
     }
 
     /// Has a node emptied, or not after all; the answer's row tells what is left there. Fails where there is no such

@@ -53,7 +53,7 @@ pub use core::client::program::Retained;
 pub use core::client::reading::{Next, Waitable};
 pub use core::client::submit::INLINE_TOTAL_BYTES;
 pub use core::contained::ScannedValue;
-pub use core::draining::Draining;
+pub use core::draining::{Draining, Preempted};
 pub use core::execute::{Duty, Outcome, Ticket};
 pub use core::identity::Identity;
 pub use core::questions::DaemonAnswer;

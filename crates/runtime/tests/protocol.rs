@@ -128,6 +128,7 @@ fn class(runtime: &Runtime) -> oxiray_runtime::ClassIndex {
         strategy: None,
         near: Vec::new(),
         priority: 0,
+        preemptible: false,
     })
 }
 

@@ -216,7 +216,7 @@ fn plan(node: NodeId, number: u32, cpus: u32) -> Plan {
         ip: "127.0.0.1".into(),
         variables: BTreeMap::new(),
         spare_workers: 0,
-        patience: oxiray_machine::Patience { node: Duration::from_secs(30), ..oxiray_machine::Patience::default() },
+        rules: oxiray_machine::Rules { node: Duration::from_secs(30), ..oxiray_machine::Rules::default() },
         warnings: Vec::new(),
         epoch: 0,
     }

@@ -1,4 +1,5 @@
-//! Which machine a demand runs on, or why none can; the queue of those that wait; and which leases are recalled for them.
+//! Which machine a demand runs on, or why none can; the queue of those that wait; and which leases are recalled for them, or
+//! who ends early.
 //!
 //! Everything here is a function of its arguments: no clock, no socket, no file, no thread and no
 //! random source. The caller owns the ledgers and the clock, and starts what was placed.
@@ -16,6 +17,7 @@ mod node_group;
 mod node_view;
 mod order;
 mod place;
+mod preempt;
 mod reason;
 mod recall;
 mod shape;
@@ -37,6 +39,7 @@ pub use node_group::{IDLE_TIMEOUT_MS, NodeGroup};
 pub use node_view::{HALF, Misfit, NodeView, STEPS};
 pub use order::{Claimant, Priority, Rank, Standing};
 pub use place::{Placement, place};
+pub use preempt::{HeldPart, Preempted, Preemptible, Sought, UrgentWaiter, preempt};
 pub use reason::{Obstacle, Reason};
 pub use recall::{HeldLease, Recall, Waiter, recalls};
 pub use shares::{Asks, JobShare, Shares};

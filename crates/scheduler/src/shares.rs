@@ -48,15 +48,28 @@ pub struct Shares<J> {
     /// When a lease of each job was recalled last, in the order of recalls.
     yielded: BTreeMap<J, u64>,
     last_yielded: u64,
+    /// Nobody stands before or behind others for what they hold.
+    is_by_arrival: bool,
 }
 
 impl<J> Default for Shares<J> {
     fn default() -> Self {
-        Self { totals: BTreeMap::new(), held: BTreeMap::new(), yielded: BTreeMap::new(), last_yielded: 0 }
+        Self {
+            totals: BTreeMap::new(),
+            held: BTreeMap::new(),
+            yielded: BTreeMap::new(),
+            last_yielded: 0,
+            is_by_arrival: false,
+        }
     }
 }
 
 impl<J: Copy + Ord> Shares<J> {
+    /// From here on who came first goes first among those of one priority, whatever they hold.
+    pub fn go_by_arrival(&mut self) {
+        self.is_by_arrival = true;
+    }
+
     /// A machine joined.
     pub fn add_machine(&mut self, inventory: &Inventory) {
         for (name, units) in amounts_of(inventory) {
@@ -126,7 +139,8 @@ impl<J: Copy + Ord> Shares<J> {
         asked: impl Iterator<Item = &'asked Demand>,
     ) -> Standing {
         let Claimant { job, priority } = claimant.into();
-        Standing::new(priority, self.share(job, asked))
+        let share = if self.is_by_arrival { JobShare::NOTHING } else { self.share(job, asked) };
+        Standing::new(priority, share)
     }
 
     /// Where an entry of one stands among those of others.
@@ -137,7 +151,8 @@ impl<J: Copy + Ord> Shares<J> {
         age: u64,
     ) -> Rank {
         let claimant = claimant.into();
-        Rank::new(self.standing(claimant, asked), self.yielded.get(&claimant.job).copied().unwrap_or(0), age)
+        let yielded = self.yielded.get(&claimant.job).copied().filter(|_| !self.is_by_arrival).unwrap_or(0);
+        Rank::new(self.standing(claimant, asked), yielded, age)
     }
 
     /// A lease of the job is recalled: among equals it goes last.

@@ -47,9 +47,11 @@ impl World {
             class_name: "C".into(),
             max_restarts: self.chance.between(0, 3) as i32 - 1,
             strategy,
+            preemptible: self.options.preempts && self.chance.odds(300),
             ..ActorCreate::default()
         };
-        let most = u32::try_from(create.max_restarts).map_or(u32::MAX, |restarts| restarts + 1);
+        let counted = u32::try_from(create.max_restarts).map_or(u32::MAX, |restarts| restarts + 1);
+        let most = if create.preemptible { u32::MAX } else { counted };
         let kind_of_call = self.some_wish(process, 0, 0);
         let arguments = self.work(process, kind_of_call, true).arguments;
         // A name may be taken, and a detached actor must be safe before anybody relies on it.

@@ -137,6 +137,7 @@ impl World {
             strategy: None,
             near: Vec::new(),
             priority: 0,
+            preemptible: false,
         };
         self.with_core(driver, |core| {
             let class = core.class(class);

@@ -159,9 +159,10 @@ impl World {
             ip: format!("127.0.0.{}", index + 1),
             variables: BTreeMap::new(),
             spare_workers: 1,
-            patience: oxiray_machine::Patience {
+            rules: oxiray_machine::Rules {
                 node: Duration::from_secs(self.options.node_wait_s),
-                ..oxiray_machine::Patience::default()
+                preemption_grace: self.options.preempts.then_some(Duration::from_millis(400)),
+                ..oxiray_machine::Rules::default()
             },
             warnings: Vec::new(),
             epoch: if index == 0 { self.disk.epoch + 1 } else { 0 },

@@ -229,6 +229,7 @@ impl World {
             strategy,
             near: Vec::new(),
             priority,
+            preemptible: self.options.preempts && self.chance.odds(400),
         };
         let usual = if self.chance.odds(50) { 3 * SECOND } else { 50 * MILLISECOND };
         let time = self.chance.delay(usual).min(TASK_LONGEST);
@@ -292,7 +293,8 @@ impl World {
     fn submit(&mut self, process: ProcessIndex, class: Class, kind_of_call: CallKind) {
         let (number, retries) = (kind_of_call.spec.number, kind_of_call.retries);
         let work = self.work(process, kind_of_call, false);
-        self.most_begun.insert(number, if retries == 0 { 1 } else { u32::MAX });
+        let is_once = retries == 0 && !class.preemptible;
+        self.most_begun.insert(number, if is_once { 1 } else { u32::MAX });
         let task = self.with_core(process, |core| {
             let class = core.class(class);
             let task = core.submit_task(class, work);
@@ -332,6 +334,7 @@ impl World {
                 strategy: None,
                 near: Vec::new(),
                 priority: 0,
+                preemptible: false,
             };
             let task = self.with_core(process, |core| {
                 let class = core.class(class);

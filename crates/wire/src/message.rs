@@ -332,6 +332,7 @@ messages! {
     204 => CopyWanted,
     205 => DeviceAsked,
     206 => DeviceOrder,
+    207 => Preemption,
     210 => CopyRefused,
     215 => ProxiedClientJoined boxed [values],
     216 => ProxiedClientLeft,

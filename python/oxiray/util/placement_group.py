@@ -109,17 +109,22 @@ def placement_group(
     bundle_label_selector: list[dict[str, str]] | None = None,
     *,
     priority: int | None = None,
+    preemptible: bool = False,
 ) -> PlacementGroup:
     """Asks for bundles of resources, all or none. Returns at once; `ready()` and `wait()` tell when they are reserved.
 
     `strategy` is PACK (few machines), SPREAD (many), STRICT_PACK (one) or STRICT_SPREAD (each its own). The group ends
     with its job unless `lifetime` is "detached". `gpu_memory` in a bundle is bytes of one GPU. `priority` says how urgent it
-    is, from -1000 to 1000: the higher one goes first; by default as what makes it. Both are Oxiray's own. Raises `ValueError`
-    for what no group may ask for.
+    is, from -1000 to 1000: the higher one goes first; by default as what makes it. With `preemptible` all of it is given back
+    early where something of a higher priority needs that, in a cluster with `--preemption=on`: what runs within it ends, and the
+    group waits for room again. All three are Oxiray's own. Raises `ValueError` for what no group may ask for, and `TypeError` for
+    a `preemptible` that is no bool.
     """
     from oxiray import _strategies
 
     _option_rules.check_priority("priority", priority)
+    if not isinstance(preemptible, bool):
+        raise TypeError(f"preemptible says whether the group may be given back early: it is True or False, and not {preemptible!r}")
 
     validate_placement_group(bundles, strategy, lifetime, _soft_target_node_id, bundle_label_selector)
     if not isinstance(name, str):
@@ -134,6 +139,7 @@ def placement_group(
         detached=lifetime == "detached",
         preferred=NodeID.from_hex(_soft_target_node_id) if _soft_target_node_id else None,
         priority=priority,
+        preemptible=preemptible,
     )
     group = PlacementGroup(group_id, amounts)
     group._is_fresh = True

@@ -202,7 +202,13 @@ impl Life {
                 let (worker, once) = (self.last_worker, chance.bool());
                 speech.pool.number(worker);
                 let id = WorkerId::new(std::array::from_fn(|_| speech.chance.u8(..)));
-                self.head.say(Placed { order: asked.order, worker: WorkerNumber(worker), id, pid: 0, once })
+                self.head.say(Placed {
+                    order: asked.order,
+                    worker: WorkerNumber(worker),
+                    id,
+                    once,
+                    ..Placed::default()
+                })
             }
             Message::GroupPrepare(asked) => {
                 self.head.say(GroupPrepared { order: asked.order, is_refused: chance.bool() })

@@ -19,6 +19,7 @@ fn describe(number: u8, creator: u8, name: &str, detached: bool) -> Description 
         class_name: "Counter".into(),
         detached,
         max_restarts: 0,
+        preemptible: false,
     }
 }
 

@@ -64,6 +64,7 @@ impl HeadCore {
             class_name: asked.class_name.clone(),
             detached: asked.detached,
             max_restarts: asked.max_restarts,
+            preemptible: asked.preemptible,
         };
         let answer = ActorAnswer { request: asked.request, ..ActorAnswer::default() };
         let checked = check_name("an actor's name", &asked.name);
@@ -267,7 +268,7 @@ impl HeadCore {
         worker.is_ready = true;
         let clients = self.actors.known.ready(id);
         self.connect_all(clients, id, from);
-        if !self.actors.known.get(id).is_some_and(Actor::may_restart) {
+        if !self.actors.known.get(id).is_some_and(|actor| actor.may_restart() || actor.may_move()) {
             self.forget_constructor(id);
         }
     }

@@ -20,7 +20,7 @@ use oxiray_machine::{Key, amounts};
 use oxiray_resources::Demand;
 use oxiray_scheduler::{BundlePart, Claimant, DrawnBundle, Group, draw};
 use oxiray_wire::message::{BundleAsked, GroupAnswer, GroupPrepare, GroupPrepared};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The nodes of the bundles that had none.
@@ -75,9 +75,11 @@ impl HeadCore {
         let Some(group) = self.groups.known.get(id) else { return };
         let bundles = group.nodes.iter().zip(&group.description.group.bundles);
         let there = bundles.filter(|(node, _)| node.is_some()).map(|(_, bundle)| bundle.demand.clone());
-        let priority = self.groups.reservations.get(&id).map_or(0, |reservation| reservation.priority);
+        let asked =
+            self.groups.reservations.get(&id).map(|reservation| (reservation.priority, reservation.preemptible));
+        let (priority, preemptible) = asked.unwrap_or_default();
         let claimant = Claimant::new(group.description.job, priority);
-        let held = Held { claimant, demands: there.collect(), is_lease: false };
+        let held = Held { claimant, demands: there.collect(), is_lease: false, preemptible };
         self.pending.fairness.holds(Holder::Group(id), held, self.own.plan().node, self.clock.now);
     }
 
@@ -146,6 +148,19 @@ impl HeadCore {
         }
         self.durable.touch(Row::Group(id));
         self.tell_release(id, BTreeMap::from([(node, bundles)]));
+        self.group_waits_again(id);
+    }
+
+    /// A group gives back all that it has, and waits for room anew. What ran within it has been told to end.
+    pub(super) fn give_bundles_back(&mut self, id: PlacementGroupId) {
+        let nodes = self.groups.known.get(id).map(|group| group.nodes.clone()).unwrap_or_default();
+        let mut there: BTreeMap<NodeId, Vec<BundleNumber>> = BTreeMap::new();
+        for node in nodes.into_iter().flatten().collect::<BTreeSet<NodeId>>() {
+            let bundles = self.groups.known.moved(id, node).into_iter().map(BundleNumber::at);
+            there.entry(node).or_default().extend(bundles);
+        }
+        self.durable.touch(Row::Group(id));
+        self.tell_release(id, there);
         self.group_waits_again(id);
     }
 

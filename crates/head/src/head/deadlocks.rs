@@ -21,7 +21,7 @@ type HeldThere = BTreeMap<NodeId, Demand>;
 impl HeadCore {
     /// Arranges for a look, where somebody waits.
     pub(super) fn arm_deadlocks(&mut self) {
-        if let Some(period) = self.pending.deadlocks.arm(self.own.plan().patience.deadlock) {
+        if let Some(period) = self.pending.deadlocks.arm(self.own.plan().rules.deadlock) {
             self.clock.alarm_at(self.clock.now + period, Alarm::Deadlocks);
         }
     }
@@ -41,7 +41,7 @@ impl HeadCore {
             |stuck| self.held_by(stuck),
             |worker, stuck, held| self.is_stuck(worker, &said[&worker], stuck, held),
         );
-        match self.pending.deadlocks.find(found.clone(), self.own.plan().patience.deadlock, self.clock.now) {
+        match self.pending.deadlocks.find(found.clone(), self.own.plan().rules.deadlock, self.clock.now) {
             Verdict::Nothing => {}
             Verdict::Tell => self.tell_of_deadlock(&found, &said),
             Verdict::Fail => self.fail_for_deadlock(&found, &said),
@@ -55,7 +55,7 @@ impl HeadCore {
         for worker in &asked {
             self.send(*worker, WaitsQuery { number });
         }
-        let patience = self.own.plan().patience.deadlock;
+        let patience = self.own.plan().rules.deadlock;
         let period = self.pending.deadlocks.begin_round(number, asked.len(), patience);
         self.clock.alarm_at(self.clock.now + period, Alarm::Deadlocks);
     }
@@ -105,7 +105,7 @@ impl HeadCore {
         let Some(Need::ResourceRequest(request)) = self.pending.queue.resource_request_of(&ticket) else {
             return false;
         };
-        let is_awaited = self.growth.awaited_until(request, self.clock.now, self.own.plan().patience.node).is_some();
+        let is_awaited = self.growth.awaited_until(request, self.clock.now, self.own.plan().rules.node).is_some();
         if is_awaited || self.durable.resumption.nodes_until().is_some() {
             return false;
         }
@@ -126,7 +126,7 @@ impl HeadCore {
         let Some((ticket, _)) = self.youngest(found, said) else { return };
         let Some(why) = self.why_never(ticket, found, said) else { return };
         let jobs: BTreeSet<JobId> = found.iter().filter_map(|worker| self.clients.job_of(*worker)).collect();
-        let next = match self.own.plan().patience.deadlock {
+        let next = match self.own.plan().rules.deadlock {
             Some(patience) => format!("In {} s one of them fails, so that the others go on", patience.as_secs_f64()),
             None => "They wait until one of them is cancelled (OXIRAY_DEADLOCK is `tell`)".to_owned(),
         };

@@ -195,6 +195,7 @@ impl HeadCore {
                 Alarm::Changes => self.figures.following.alarm_rang(),
                 Alarm::Recall => self.recall_leases(),
                 Alarm::KeptRoom => self.room_is_kept_no_longer(),
+                Alarm::Preemption => self.look_for_preemption(),
                 Alarm::Deadlocks => self.look_for_deadlocks(),
                 Alarm::Resumption => self.give_up_missing(),
                 Alarm::Reconnect(client, worker) => self.reconnect(client, worker),

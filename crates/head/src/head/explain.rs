@@ -197,13 +197,14 @@ impl HeadCore {
             Need::Within { group, bundle, .. } => self.bundles_judged(*group, *bundle),
         };
         let kept = need.demand().and_then(|demand| self.kept_room_in_words(ticket, demand));
-        let kept = kept.map_or_else(String::new, |kept| format!("; {kept}"));
+        let notes = [kept, self.preempted_in_words(need)].into_iter().flatten();
+        let notes: String = notes.map(|note| format!("; {note}")).collect();
         Explanation {
             waits: true,
             waited_s: Some(waited),
             nodes,
             never: Some(self.growth.never_brought(&self.members.all_views(), need)),
-            ..settled(kind, id, &wanted.label, state, &format!("{}{kept}", self.why_it_waits(wanted, need, count)))
+            ..settled(kind, id, &wanted.label, state, &format!("{}{notes}", self.why_it_waits(wanted, need, count)))
         }
     }
 

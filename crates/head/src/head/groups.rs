@@ -116,6 +116,7 @@ impl HeadCore {
                 maker: from,
                 asked: self.durable.has_journal().then(|| asked.clone()),
                 priority: asked.priority,
+                preemptible: asked.preemptible,
             },
         );
         self.notice_never_placed(job, &label, &group);

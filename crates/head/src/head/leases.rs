@@ -38,8 +38,10 @@ impl HeadCore {
         };
         let environment = asked.environment.unwrap_or_default();
         let arguments = large(&asked.arguments);
-        let (request, fresh, may_repeat) = (asked.request, asked.fresh, asked.may_repeat);
-        let want = PendingKind::Lease { client: from, request, environment, fresh, home, arguments, may_repeat };
+        let (request, fresh, may_repeat, preemptible) =
+            (asked.request, asked.fresh, asked.may_repeat, asked.preemptible);
+        let client = from;
+        let want = PendingKind::Lease { client, request, environment, fresh, home, arguments, may_repeat, preemptible };
         match self.enqueue(want, Claimant::new(job, asked.priority), asked.label, need) {
             Ok(ticket) => {
                 let client = self.clients.by_key.get_mut(&from).expect("it was just looked up");

@@ -30,6 +30,8 @@ impl HeadCore {
             label: wanted.label.clone(),
             outlives_job: self.wanted_outlives_its_job(&wanted.want),
             priority: wanted.claimant.priority.0,
+            preemptible: self.may_be_preempted(&wanted.want)
+                || need.group().is_some_and(|id| self.groups.is_preemptible(id)),
             ..Place::default()
         };
         match &wanted.want {
@@ -68,7 +70,8 @@ impl HeadCore {
         let node = self.members.book(member, number, booked);
         if let Some(node) = node.filter(|_| is_of_machine) {
             let is_lease = matches!(wanted.want, PendingKind::Lease { .. });
-            let held = Held { claimant: wanted.claimant, demands: vec![demand], is_lease };
+            let preemptible = self.may_be_preempted(&wanted.want);
+            let held = Held { claimant: wanted.claimant, demands: vec![demand], is_lease, preemptible };
             self.pending.fairness.holds(Holder::Order(number), held, node, self.clock.now);
         }
         self.members.orders.insert(number, Order { member, ticket, wanted, need });
@@ -84,6 +87,7 @@ impl HeadCore {
         let worker = known.unwrap_or_else(|| self.new_worker_on(member, id, said, order.wanted.claimant.job));
         self.serves_on(worker, said, &order.wanted);
         self.pending.fairness.carried_out(said.order, worker, self.members.node_of(worker), self.clock.now);
+        self.pending.fairness.has_devices(worker, &said.devices);
         if self.members.drains.contains_key(&member) {
             self.kill_worker(worker);
             self.queue_again(order);
@@ -131,6 +135,7 @@ impl HeadCore {
         worker.home = home;
         worker.outlives_job = outlives_job;
         worker.label.clone_from(&wanted.label);
+        worker.end.preempted = None;
     }
 
     /// A member has no room for what it was ordered after all, or cannot make the environment.

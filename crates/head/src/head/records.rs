@@ -128,6 +128,8 @@ pub(super) struct ActorRow {
     /// How many of its restarts are not counted.
     #[prost(uint32, tag = "14")]
     pub(super) moves: u32,
+    #[prost(bool, tag = "15")]
+    pub(super) preemptible: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -258,6 +260,7 @@ impl HeadCore {
             class_name: description.class_name.clone(),
             detached: description.detached,
             max_restarts: description.max_restarts,
+            preemptible: description.preemptible,
             restarts: actor.restarts,
             moves: actor.moves,
             is_unreferenced: actor.is_unreferenced,

@@ -18,15 +18,28 @@ impl HeadCore {
 
     /// How many leases away from a driver or an actor the one is who asked.
     pub(super) fn depth_behind(&self, want: &PendingKind) -> u32 {
-        let from = match want {
+        self.asker(want).map_or(0, |client| self.workers.depth_of(client))
+    }
+
+    /// The process that asked.
+    pub(super) fn asker(&self, want: &PendingKind) -> Option<Key> {
+        match want {
             PendingKind::Lease { client, .. } => Some(*client),
             PendingKind::Group { maker, .. } => Some(*maker),
             PendingKind::Actor(id) => {
                 let maker = self.actors.making.get(id).and_then(Making::maker);
                 maker.and_then(|maker| self.clients.key_of(maker))
             }
-        };
-        from.map_or(0, |client| self.workers.depth_of(client))
+        }
+    }
+
+    /// Whether what was asked for may end early for what is more urgent.
+    pub(super) fn may_be_preempted(&self, want: &PendingKind) -> bool {
+        match want {
+            PendingKind::Lease { preemptible, .. } => *preemptible,
+            PendingKind::Actor(id) => self.actors.known.get(*id).is_some_and(|actor| actor.description.preemptible),
+            PendingKind::Group { .. } => false,
+        }
     }
 
     /// Whether nobody took back meanwhile what was ordered.

@@ -25,6 +25,7 @@ impl HeadCore {
         let (worker_id, is_final) = (found.id, found.end.is_for_good);
         let was_drained = found.end.with_node == Some(NodeEnd::Drained) || self.members.dies_of_drain(worker);
         let is_unheard = found.end.with_node.is_some();
+        let was_drained = was_drained || found.end.preempted.is_some();
         let is_counted = !was_drained && !self.members.is_draining(worker);
         if self.actors.known.get(id).and_then(Actor::worker) != Some(worker_id) {
             return;

@@ -146,6 +146,7 @@ impl HeadCore {
             class_name: row.class_name,
             detached: row.detached,
             max_restarts: row.max_restarts,
+            preemptible: row.preemptible,
         };
         let job = description.job;
         let is_dead = row.death.is_some();
@@ -183,8 +184,9 @@ impl HeadCore {
         let description = GroupDescription { id, job, owner, name, namespace: row.namespace, group };
         self.groups.known.restore(description, nodes, row.was_created);
         let maker = self.new_key();
-        let (since, priority) = (self.clock.now, asked.priority);
-        let reservation = Reservation { ticket: None, since, took: None, maker, asked: Some(asked), priority };
+        let (since, priority, preemptible) = (self.clock.now, asked.priority, asked.preemptible);
+        let asked = Some(asked);
+        let reservation = Reservation { ticket: None, since, took: None, maker, asked, priority, preemptible };
         self.groups.reservations.insert(id, reservation);
         self.count_bundles(id);
         Ok(())

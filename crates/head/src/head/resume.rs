@@ -124,10 +124,12 @@ impl HeadCore {
         self.workers.starting += usize::from(told.pid == 0);
         if let Some(demand) = demand(&told.holds).filter(|_| worker.home.is_none()) {
             let claimant = Claimant::new(job, told.priority);
-            let held = Held { claimant, demands: vec![demand], is_lease: told.is_leased };
+            let (is_lease, preemptible) = (told.is_leased, told.preemptible);
+            let held = Held { claimant, demands: vec![demand], is_lease, preemptible };
             let node = self.members.node_of_member(member).unwrap_or(self.own.plan().node);
             self.pending.fairness.holds(Holder::Worker(key), held, node, self.clock.now);
             self.pending.fairness.lends_cpu(key, told.lends_cpu);
+            self.pending.fairness.has_devices(key, &told.devices);
         }
         self.workers.by_key.insert(key, worker);
         self.members.add_route(key, member, number);

@@ -36,12 +36,11 @@ impl HeadCore {
 
     /// When a request made at `since` is to be refused unless a node comes that can meet it (SHORTAGE-1).
     fn patience_ends(&self, resource_request: &ResourceRequest, since: Instant) -> Instant {
-        if let Some(until) = self.growth.awaited_until(resource_request, self.clock.now, self.own.plan().patience.node)
-        {
+        if let Some(until) = self.growth.awaited_until(resource_request, self.clock.now, self.own.plan().rules.node) {
             return until.max(since);
         }
         if let Some(until) = self.durable.resumption.nodes_until() {
-            return until + self.own.plan().patience.node;
+            return until + self.own.plan().rules.node;
         }
         let names_a_node = resource_request.place.as_deref().is_some_and(|place| {
             matches!(place.strategy, Strategy::Node { otherwise: Otherwise::Wait | Otherwise::Fail, .. })
@@ -49,7 +48,7 @@ impl HeadCore {
         if names_a_node {
             return since;
         }
-        self.members.last_loss(resource_request).map_or(since, |lost| lost.max(since)) + self.own.plan().patience.node
+        self.members.last_loss(resource_request).map_or(since, |lost| lost.max(since)) + self.own.plan().rules.node
     }
 
     /// Whether a request that no node can meet, and that is made now, may wait for one; its driver is told so.
@@ -70,11 +69,11 @@ impl HeadCore {
     /// SHORTAGE-2.
     fn tell_of_shortage(&mut self, job: JobId, resource_request: &ResourceRequest, reason: &Reason, label: &str) {
         if self.durable.resumption.nodes_until().is_some()
-            || self.growth.awaited_until(resource_request, self.clock.now, self.own.plan().patience.node).is_some()
+            || self.growth.awaited_until(resource_request, self.clock.now, self.own.plan().rules.node).is_some()
         {
             return;
         }
-        let seconds = self.own.plan().patience.node.as_secs_f64();
+        let seconds = self.own.plan().rules.node.as_secs_f64();
         let Some(detail) = self.jobs.details.get_mut(&job) else { return };
         if detail.is_news(Need::ResourceRequest(resource_request.clone())) {
             let driver = detail.driver;
@@ -120,10 +119,10 @@ impl HeadCore {
     }
 
     fn why_no_node_came(&self, resource_request: &ResourceRequest) -> String {
-        let seconds = self.own.plan().patience.node.as_secs_f64();
+        let seconds = self.own.plan().rules.node.as_secs_f64();
         match self.members.last_loss(resource_request) {
             Some(_) => format!(". A machine that could died, and no other has come for {seconds} s"),
-            None if self.own.plan().patience.node.is_zero() => String::new(),
+            None if self.own.plan().rules.node.is_zero() => String::new(),
             None => format!(". No such machine has joined for {seconds} s"),
         }
     }

@@ -217,6 +217,8 @@ impl HeadCore {
             client.leases.remove(&number);
             let failure = failure.cloned();
             let (text, was_drained) = (text.to_owned(), self.members.dies_of_drain(worker));
+            let end = self.workers.by_key.get(&worker).map(|worker| &worker.end);
+            let was_preempted = end.is_some_and(|end| end.preempted.is_some());
             let ended = LeaseEnded {
                 lease: number,
                 text,
@@ -225,6 +227,7 @@ impl HeadCore {
                 was_drained,
                 out_of_memory: OutOfMemory::None,
                 is_device_failure: false,
+                was_preempted,
             };
             self.send(owner, self.workers.with_cause(worker, ended));
         }

@@ -19,6 +19,7 @@ mod liars;
 mod members;
 mod memory;
 mod near;
+mod preemption;
 mod prefetch;
 mod proxied_clients;
 mod recent;

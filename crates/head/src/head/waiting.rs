@@ -69,6 +69,7 @@ impl HeadCore {
         self.arm_recall();
         self.arm_deadlocks();
         self.keep_room();
+        self.arm_preemption();
     }
 
     /// Arranges for a look at which leases are to be recalled, where there is a reason for one.

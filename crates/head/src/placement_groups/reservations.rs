@@ -23,6 +23,8 @@ pub(crate) struct Reservation {
     pub(crate) asked: Option<GroupCreate>,
     /// How urgent it is.
     pub(crate) priority: i32,
+    /// Whether it may give all of it back early for what is more urgent.
+    pub(crate) preemptible: bool,
 }
 
 /// All placement groups.
@@ -56,6 +58,11 @@ impl GroupTable {
     pub(crate) fn name_of(&self, id: PlacementGroupId) -> String {
         let name = self.known.get(id).map(|group| group.description.name.as_str()).filter(|name| !name.is_empty());
         name.map_or_else(|| id.hex(), |name| format!("`{name}`"))
+    }
+
+    /// Whether it may give all of it back early.
+    pub(crate) fn is_preemptible(&self, id: PlacementGroupId) -> bool {
+        self.reservations.get(&id).is_some_and(|reservation| reservation.preemptible)
     }
 
     /// The bundles of an attempt that is under way, and the node of each.

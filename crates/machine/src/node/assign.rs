@@ -11,7 +11,7 @@ use oxiray_accelerators::{WorkerEnvironment, environment, unusable_together, vis
 use oxiray_families::{device_resource, device_resources};
 use oxiray_ids::{JobId, WorkerId};
 use oxiray_resources::{DeviceShares, Grant, Quantity, ResourceName};
-use oxiray_wire::message::{Amount, Assign, Devices, Environment, Variable, Welcome};
+use oxiray_wire::message::{Amount, Assign, DeviceNumbers, Devices, Environment, Variable, Welcome};
 use oxiray_wire::state::DeviceMemory;
 use std::collections::BTreeMap;
 
@@ -22,6 +22,12 @@ const THREADS: &str = "OMP_NUM_THREADS";
 fn slots_of(grant: &Grant) -> Slots<'_> {
     let of = |devices: &DeviceShares| devices.shares.iter().map(|share| share.device).collect();
     grant.devices().iter().map(|devices| (devices.resource.as_str(), of(devices))).collect()
+}
+
+/// The numbers of the devices of a grant, as the head is told of them.
+pub(super) fn device_numbers(grant: &Grant) -> Vec<DeviceNumbers> {
+    let numbers = |(resource, numbers): (&str, Vec<u32>)| DeviceNumbers { resource: resource.to_owned(), numbers };
+    slots_of(grant).into_iter().map(numbers).collect()
 }
 
 impl NodeCore {
@@ -52,7 +58,7 @@ impl NodeCore {
         worker.label = post.label;
         worker.home = post.home;
         worker.memory.caller = post.caller;
-        assign.priority = post.caller.priority;
+        (assign.priority, assign.preemptible) = (post.caller.priority, post.caller.preemptible);
         worker.environment = environment;
         let id = worker.id;
         assign.worker = id;

@@ -1,6 +1,7 @@
 //! A member whose head came back: its work went on, and it says what there is of it.
 
 use super::NodeCore;
+use super::assign::device_numbers;
 use crate::served_head::Link;
 use crate::worker::{Duty, Progress};
 use crate::{Key, amounts};
@@ -44,7 +45,7 @@ impl NodeCore {
 
 fn held(number: Key, worker: &super::Worker) -> Option<WorkerHeld> {
     let job = worker.job?;
-    let serves = !worker.is_doomed;
+    let (serves, preemptible) = (!worker.is_doomed, worker.memory.caller.preemptible);
     let actor = match worker.duty {
         Duty::Actor(id) if serves => Some(id),
         _ => None,
@@ -64,6 +65,8 @@ fn held(number: Key, worker: &super::Worker) -> Option<WorkerHeld> {
         captures: worker.home.is_some_and(|home| home.captures),
         holds: worker.grant.as_ref().map(|grant| amounts(grant.demand().iter())).unwrap_or_default(),
         priority: worker.memory.caller.priority,
+        preemptible,
+        devices: worker.grant.as_ref().filter(|_| preemptible).map(device_numbers).unwrap_or_default(),
         lends_cpu: worker.grant.as_ref().is_some_and(Grant::cpu_is_lent),
     })
 }

@@ -1,6 +1,7 @@
 //! The head that a node serves: what it orders, and what it is told.
 
 use super::NodeCore;
+use super::assign::device_numbers;
 use crate::encoding::{device_sizes, devices_free};
 use crate::environments::merged;
 use crate::memory::Caller;
@@ -184,12 +185,14 @@ impl NodeCore {
                 owner: order.owner.unwrap_or_default(),
                 may_repeat: order.may_repeat,
                 priority: order.priority,
+                preemptible: order.preemptible,
             },
         };
         let key = self.appoint(post, (grant, surplus), told).expect("orders of a job that is over are refused");
         let worker = &self.workers[&key];
         let (id, pid, once) = (worker.id, worker.pid.unwrap_or(0), worker.once);
-        self.report(Placed { order: number, worker: WorkerNumber(key), id, pid, once });
+        let devices = worker.grant.as_ref().filter(|_| order.preemptible).map(device_numbers).unwrap_or_default();
+        self.report(Placed { order: number, worker: WorkerNumber(key), id, pid, once, devices });
     }
 
     /// Why a task or actor that must be fenced does not run here.

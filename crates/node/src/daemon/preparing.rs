@@ -63,7 +63,7 @@ pub(super) fn prepare(
     let (mut plan, bounds) = config::plan(config, &host)?;
     plan.rename(node);
     if private {
-        plan.patience.node = Duration::ZERO;
+        plan.rules.node = Duration::ZERO;
     }
     let port = port_for(config, home, session, private, joined.is_some())?;
     if let Some(store) = config.head.store.as_ref().filter(|_| config.head.standby) {

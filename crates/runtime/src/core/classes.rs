@@ -90,6 +90,7 @@ mod tests {
             strategy: None,
             near: Vec::new(),
             priority: 0,
+            preemptible: false,
         })
     }
 

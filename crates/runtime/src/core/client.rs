@@ -14,6 +14,7 @@ pub(crate) mod leases;
 pub(crate) mod lending;
 pub(crate) mod near;
 pub(crate) mod object_log;
+mod preempted;
 pub(crate) mod program;
 pub(crate) mod questions;
 pub(crate) mod reading;
@@ -326,6 +327,7 @@ impl<I: Io> Client<I> {
             EventToClient::LeaseEnded(ended) => self.lease_ended(&ended),
             EventToClient::LeaseRetire(asked) => self.retire_lease(asked.lease),
             EventToClient::Draining(said) => self.daemon.draining = Draining::heard(said, self.now),
+            EventToClient::Preemption(said) => self.preempted(said),
             EventToClient::CancelObject(asked) => self.cancel_asked(&asked),
             EventToClient::ActorPlaced(placed) => self.actor_placed(&placed, descriptor),
             EventToClient::GroupAnswer(answer) => self.group_answered(answer),

@@ -1,7 +1,7 @@
 //! The process's side of its daemon.
 
 use crate::core::allocation_credit::AllocationCredit;
-use crate::core::draining::Draining;
+use crate::core::draining::{Draining, Preempted};
 use crate::core::questions::Questions;
 use crate::core::resuming::Resuming;
 use oxiray_wire::message::Failure;
@@ -15,6 +15,7 @@ pub(crate) struct Daemon {
     /// What is said again to a head that comes back.
     pub(crate) resuming: Resuming,
     pub(crate) draining: Option<Draining>,
+    pub(crate) preempted: Option<Preempted>,
     /// The process finds its daemon again where that comes back.
     pub(crate) comes_back: bool,
     /// Since when the daemon is away that may come back.

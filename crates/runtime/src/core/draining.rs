@@ -1,4 +1,4 @@
-//! That this process's node is being emptied, and asking for that.
+//! That this process's node is being emptied, or the process itself is to end early for what is more urgent.
 
 use oxiray_wire::message;
 use std::time::{Duration, Instant};
@@ -17,4 +17,13 @@ impl Draining {
         let until = said.left_ms.map(|left| now + Duration::from_millis(left));
         (!said.is_over).then_some(Self { until, reason: said.reason })
     }
+}
+
+/// This process is to end early, for what is more urgent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Preempted {
+    /// When it is killed at the latest.
+    pub until: Instant,
+    /// For what, for people.
+    pub reason: String,
 }

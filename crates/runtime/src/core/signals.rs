@@ -1,5 +1,6 @@
 //! What the user's process is to hear, and whether threads that wait are to look.
 
+use crate::core::draining::Preempted;
 use oxiray_ids::ObjectId;
 use oxiray_wire::message::{LogLines, Value};
 use std::collections::VecDeque;
@@ -16,6 +17,13 @@ pub enum ClientEvent {
     Notice(String),
     /// An object's value is there (or never will be).
     Ready(ObjectId),
+    /// This process is to end early, is asked to now where that says so, or is not to after all.
+    Preempted {
+        /// Why, and when at the latest; nothing where it goes on.
+        told: Option<Preempted>,
+        /// Half of its time is over.
+        ends_now: bool,
+    },
     /// A task's error that nobody looked at before it was dropped.
     Unseen(Value),
     /// The daemon is gone, or said everything it had to.

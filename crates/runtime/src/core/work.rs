@@ -147,6 +147,8 @@ pub struct Class {
     pub near: Vec<(ObjectId, u64)>,
     /// How urgent they are; the higher one goes first.
     pub priority: i32,
+    /// Whether they may end early for what is more urgent; then they are run again.
+    pub preemptible: bool,
 }
 
 impl Class {

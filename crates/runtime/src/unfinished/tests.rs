@@ -131,6 +131,7 @@ fn submit(runtime: &Runtime, retries: i32) -> ObjectId {
         strategy: None,
         near: Vec::new(),
         priority: 0,
+        preemptible: false,
     };
     runtime.submit(runtime.class(class), work(retries)).object(1)
 }

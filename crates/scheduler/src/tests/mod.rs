@@ -5,6 +5,7 @@ mod draw;
 mod fleet;
 mod group;
 mod place;
+mod preempt;
 mod shares;
 mod strategy;
 mod verdict;

@@ -87,6 +87,9 @@ pub struct ActorCreate {
     /// How urgent it is that it is made, and what it calls; the higher one goes first.
     #[field(31)]
     pub priority: i32,
+    /// Whether it may end early for what is more urgent, and is made anew then, which is not counted.
+    #[field(32)]
+    pub preemptible: bool,
 }
 
 /// A part of an actor whose calls queue for themselves.

@@ -164,7 +164,7 @@ direction! {
     EventToClient:
         LeaseGranted, LeaseRefused, LeaseReclaim, LeaseEnded, LeaseRetire, CancelObject, ActorPlaced, ActorDied,
         ActorRestarting, GroupAnswer, Published, Lost, Freed, Forgotten, ValueWanted, CollectGarbage, TaskLogQuery,
-        ObjectLogQuery, WaitsQuery, LogLines, Notice, Assign, Peer, Draining, HeadBack, Refused, Stop,
+        ObjectLogQuery, WaitsQuery, LogLines, Notice, Assign, Peer, Draining, Preemption, HeadBack, Refused, Stop,
 }
 parts! {
     /// What a client is told by its daemon.

@@ -49,6 +49,23 @@ pub struct Draining {
     pub is_over: bool,
 }
 
+/// head → worker: it is to end early, for what is more urgent, or is not to after all.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
+pub struct Preemption {
+    /// In how many milliseconds it is killed at the latest.
+    #[field(1)]
+    pub left_ms: u64,
+    /// For what, for people.
+    #[field(2)]
+    pub reason: String,
+    /// It goes on after all.
+    #[field(3)]
+    pub is_over: bool,
+    /// Half of the time is over, and a task is to end by itself.
+    #[field(4)]
+    pub ends_now: bool,
+}
+
 /// head → owner: begin nothing more on the lease, and return it when what runs there is done.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct LeaseRetire {

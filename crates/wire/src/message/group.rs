@@ -37,6 +37,9 @@ pub struct GroupCreate {
     /// How urgent it is; the higher one goes first.
     #[field(9)]
     pub priority: i32,
+    /// Whether all of it may be given back early for what is more urgent; it waits for room again then.
+    #[field(10)]
+    pub preemptible: bool,
 }
 
 spelled! {

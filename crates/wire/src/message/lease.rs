@@ -34,6 +34,9 @@ pub struct LeaseRequest {
     /// How urgent they are; the higher one goes first.
     #[field(34)]
     pub priority: i32,
+    /// Whether they may end early for what is more urgent; they are run again then, which is not counted.
+    #[field(35)]
+    pub preemptible: bool,
 }
 
 /// A large object that a task reads.
@@ -127,6 +130,9 @@ pub struct LeaseEnded {
     /// Whether the hardware of a device that it had failed: what ran is run again without that being counted, a few times.
     #[field(34)]
     pub is_device_failure: bool,
+    /// Whether it ended early for what is more urgent: what ran is run again without that being counted.
+    #[field(35)]
+    pub was_preempted: bool,
 }
 
 /// Whether a worker ended for want of memory.

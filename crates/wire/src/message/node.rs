@@ -258,6 +258,9 @@ pub struct Place {
     /// How urgent what runs on it is, and so what that calls.
     #[field(36)]
     pub priority: i32,
+    /// Whether it may end early for what is more urgent.
+    #[field(37)]
+    pub preemptible: bool,
 }
 
 /// head → member on its machine: an environment that tasks of the job will need is made, and their template may start.
@@ -300,6 +303,20 @@ pub struct Placed {
     /// Whether it must end with what it was placed for.
     #[field(5)]
     pub once: bool,
+    /// The devices that it was granted, where it may end early: what would be free then.
+    #[field(6)]
+    pub devices: Vec<DeviceNumbers>,
+}
+
+/// Which devices of a resource are granted to a worker.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
+pub struct DeviceNumbers {
+    /// The resource.
+    #[field(1)]
+    pub resource: String,
+    /// Their numbers on their node.
+    #[field(2)]
+    pub numbers: Vec<u32>,
 }
 
 /// member → head: there is no room after all, the job is unknown, or its environment cannot be made there.

@@ -4,7 +4,7 @@
 //! the rest in the words that it always uses: what it promises, holds, publishes, waits for and asks. References that
 //! were on their way between clients meanwhile are told apart by [`Resumed`] (decision 9).
 
-use super::{Amount, NodeJoin};
+use super::{Amount, DeviceNumbers, NodeJoin};
 use oxiray_fields::Fields;
 use oxiray_ids::{ActorId, JobId, LeaseNumber, ObjectId, PlacementGroupId, WorkerId, WorkerNumber};
 
@@ -125,6 +125,12 @@ pub struct WorkerHeld {
     /// How urgent what it runs is.
     #[field(15)]
     pub priority: i32,
+    /// Whether it may end early for what is more urgent.
+    #[field(16)]
+    pub preemptible: bool,
+    /// The devices that it was granted, where it may.
+    #[field(17)]
+    pub devices: Vec<DeviceNumbers>,
 }
 
 /// What a driver says in its [`Hello`](super::Hello) that was let in before, by a head that is gone.

@@ -49,6 +49,9 @@ pub struct Assign {
     /// How urgent what it runs is, and so what that calls, unless something else is said of it.
     #[field(13)]
     pub priority: i32,
+    /// Whether it may be told to end early for what is more urgent.
+    #[field(14)]
+    pub preemptible: bool,
 }
 
 /// Device nodes that a worker is kept from.

@@ -40,7 +40,7 @@ fn told(world: &World) -> Vec<GrowthView> {
 
 fn head(cpus: u32) -> World {
     let mut world = World::new(cpus, 0);
-    world.core.node_mut().plan_mut().patience.node = WAIT;
+    world.core.node_mut().plan_mut().rules.node = WAIT;
     world
 }
 

@@ -63,9 +63,13 @@ fn a_member_that_lies_about_its_processes_is_ended() {
         |_, _| WorkerGone { worker: WorkerNumber(500), text: String::new() }.into(),
         |_, _| ProxiedClientJoined { proxied_client: WorkerNumber(500), driver: None, returning: None }.into(),
         |number, _| ProxiedClientJoined { proxied_client: number, driver: None, returning: None }.into(),
-        |number, id| Placed { order: 1, worker: number, id: WorkerId::new(*id), pid: 1, once: false }.into(),
-        |_, id| Placed { order: 2, worker: WorkerNumber(501), id: WorkerId::new(*id), pid: 1, once: false }.into(),
-        |_, id| Placed { order: 2, worker: WorkerNumber(500), id: WorkerId::new(*id), pid: 1, once: false }.into(),
+        |number, id| Placed { order: 1, worker: number, id: WorkerId::new(*id), pid: 1, ..Placed::default() }.into(),
+        |_, id| {
+            Placed { order: 2, worker: WorkerNumber(501), id: WorkerId::new(*id), pid: 1, ..Placed::default() }.into()
+        },
+        |_, id| {
+            Placed { order: 2, worker: WorkerNumber(500), id: WorkerId::new(*id), pid: 1, ..Placed::default() }.into()
+        },
     ];
     for lie in lies {
         let (mut pair, number) = pair();

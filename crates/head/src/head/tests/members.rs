@@ -163,7 +163,7 @@ fn with_a_member_end_its_leases_and_its_orders_are_queued_again() {
     pair.exchange();
     let (lease, _) = pair.head.granted(driver, 1);
     pair.head.say(driver, request(2, &[CPU]));
-    pair.head.core.node_mut().plan_mut().patience.node = WAIT;
+    pair.head.core.node_mut().plan_mut().rules.node = WAIT;
     pair.head.core.member_gone(pair.stream);
     pair.head.settle();
     let ended = pair.head.ended(driver);
@@ -199,7 +199,7 @@ fn of_an_actor_whose_node_is_lost_nobody_says_that_it_had_begun_nothing() {
 #[test]
 fn what_no_node_can_meet_waits_for_one_that_can() {
     let mut pair = Pair::apart(1, 2);
-    pair.head.core.node_mut().plan_mut().patience.node = WAIT;
+    pair.head.core.node_mut().plan_mut().rules.node = WAIT;
     let driver = pair.head.driver();
     pair.head.say(driver, request(1, &[("CPU", 20_000)]));
     let notices = pair.head.notices(driver);
@@ -216,7 +216,7 @@ fn what_no_node_can_meet_waits_for_one_that_can() {
 #[test]
 fn each_is_refused_when_it_has_waited_long_enough() {
     let mut pair = Pair::apart(1, 2);
-    pair.head.core.node_mut().plan_mut().patience.node = WAIT;
+    pair.head.core.node_mut().plan_mut().rules.node = WAIT;
     let driver = pair.head.driver();
     let large = [("CPU", 30_000)];
     pair.head.say(driver, request(1, &large));

@@ -290,6 +290,7 @@ fn an_actor_is_resumed_by_the_node_that_it_was_on_and_by_no_other() {
             class_name: String::new(),
             detached: false,
             max_restarts: 0,
+            preemptible: false,
         };
         away.head.core.as_head_mut().actors.known.restore(Actor::new(description, ActorState::Waiting, 0, false));
         let mut making = Making::unfinished(job, bytes(&[]));

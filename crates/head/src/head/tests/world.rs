@@ -75,7 +75,7 @@ fn plan(cpus: u32, gpus: u32) -> Plan {
         ip: "127.0.0.1".into(),
         variables: BTreeMap::new(),
         spare_workers: 1,
-        patience: oxiray_machine::Patience::default(),
+        rules: oxiray_machine::Rules::default(),
         warnings: Vec::new(),
         epoch: 0,
     }

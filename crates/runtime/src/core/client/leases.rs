@@ -32,6 +32,7 @@ impl<I: Io> Client<I> {
             strategy: queue.class.strategy.clone(),
             arguments: queue.class.large_arguments(),
             priority: queue.class.priority,
+            preemptible: queue.class.preemptible,
         };
         self.io.send_now(DAEMON, &message);
     }
@@ -129,7 +130,8 @@ impl<I: Io> Client<I> {
         let running = tasks.next();
         for task in tasks.rev() {
             // Those behind the first had not begun; they run one at a time until one is found to blame.
-            if let Some(task) = self.calls.tasks.get_mut(&task).filter(|_| !ended.was_drained) {
+            let is_blamed = !ended.was_drained && !ended.was_preempted;
+            if let Some(task) = self.calls.tasks.get_mut(&task).filter(|_| is_blamed) {
                 task.suspect = true;
             }
             self.requeue(lease.queue, task);
@@ -153,7 +155,7 @@ impl<I: Io> Client<I> {
             OutOfMemory::Passing => self.try_with_more_memory(task, &ended.text),
             OutOfMemory::Lasting | OutOfMemory::OfDevice => false,
             OutOfMemory::None | OutOfMemory::Kernel => {
-                ended.was_drained && self.try_elsewhere(task)
+                (ended.was_drained || ended.was_preempted) && self.try_elsewhere(task)
                     || ended.is_device_failure && self.try_on_another_device(task)
                     || self.try_again(task, Some(&ended.text))
             }

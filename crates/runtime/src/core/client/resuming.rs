@@ -49,6 +49,7 @@ impl<I: Io> Client<I> {
         self.peers.begin_epoch(epoch);
         // The next head says it again where it is still so.
         self.daemon.draining = None;
+        self.goes_on_after_all();
         let is_broken = |lease: &Lease| lease.phase == LeasePhase::Ending;
         let (broken, leases): (Vec<_>, Vec<_>) = self.leases.granted.iter().partition(|(_, lease)| is_broken(lease));
         let leases = leases.into_iter().map(|(id, lease)| (*id, lease.worker));

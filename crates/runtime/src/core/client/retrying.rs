@@ -134,12 +134,16 @@ impl<I: Io> Client<I> {
         self.try_elsewhere(id)
     }
 
-    /// Has what ended with a machine that was emptied count as one more attempt, and spends no retry; `false` where it was
-    /// to run once at most.
+    /// Has what ended with a machine that was emptied, or was preempted, count as one more attempt, and spends no retry;
+    /// `false` where it was to run once at most, and is not preemptible.
     pub(crate) fn repeat_uncounted(&mut self, id: TaskId) -> bool {
         let leaving = self.calls.leaving;
         let Some(task) = self.calls.tasks.get_mut(&id).filter(|_| !leaving) else { return false };
-        let may_repeat = task.may_repeat();
+        let is_preemptible = match task.target {
+            Target::Class(index) => self.leases.queues[index].class.preemptible && !task.cancelled,
+            Target::Actor(_) => false,
+        };
+        let may_repeat = task.may_repeat() || is_preemptible;
         task.attempt += u32::from(may_repeat);
         may_repeat
     }

@@ -20,6 +20,7 @@ fn task_spec(retries: i32, payload: usize, held: Vec<ObjectId>, sources: Vec<Tas
         strategy: None,
         near: Vec::new(),
         priority: 0,
+        preemptible: false,
     }));
     TaskSpec { work, class, attempt: 0, held, sources, held_bytes: 0, items: 0 }
 }
