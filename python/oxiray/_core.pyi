@@ -253,8 +253,7 @@ def create_placement_group(
     selectors: list[list[tuple[str, int, list[str]]]],
     detached: bool,
     preferred: NodeID | None,
-    priority: int | None = None,
-    preemptible: bool = False,
+    urgency: tuple[int | None, bool] = (None, False),
 ) -> PlacementGroupID: ...
 def placement_group_created(group: PlacementGroupID) -> bool: ...
 def share_placement_group(group: PlacementGroupID) -> None: ...

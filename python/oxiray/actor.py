@@ -342,8 +342,7 @@ class ActorClass:
             max_restarts=options.max_restarts,
             handle=_pickling.dumps(traits),
             strategy=_strategies.told(options, self.__qualname__),
-            priority=options.priority,
-            preemptible=options.preemptible,
+            urgency=(options.priority, options.preemptible),
         )
         if existing is not None:
             traits = pickle.loads(existing)

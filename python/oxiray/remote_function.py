@@ -162,8 +162,7 @@ class RemoteFunction:
             most_arguments=positions.most,
             bind=positions.bind,
             strategy=_strategies.told(options, self._function.__name__),
-            priority=options.priority,
-            preemptible=options.preemptible,
+            urgency=(options.priority, options.preemptible),
         )
         self._generation = _session.generation
 

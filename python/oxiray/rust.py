@@ -154,8 +154,7 @@ class RustFunction:
             most_arguments=None,
             bind=None,
             strategy=_strategies.told(options, self._name),
-            priority=options.priority,
-            preemptible=options.preemptible,
+            urgency=(options.priority, options.preemptible),
             common=True,
         )
         self._generation = _session.generation
@@ -197,8 +196,7 @@ class RustActorClass:
             max_restarts=options.max_restarts,
             handle=handle,
             strategy=_strategies.told(options, self._name),
-            priority=options.priority,
-            preemptible=options.preemptible,
+            urgency=(options.priority, options.preemptible),
             common=True,
         )
         return actor.ActorHandle(actor_id, traits(existing or handle), hold)

@@ -124,6 +124,26 @@ pub(crate) struct DeviceOptions {
     pub(crate) mig: Option<String>,
 }
 
+/// What a machine offers.
+#[derive(Debug, Args)]
+pub(crate) struct OfferOptions {
+    /// Processors to offer.
+    #[arg(long)]
+    pub(crate) num_cpus: Option<f64>,
+    /// GPUs to offer.
+    #[arg(long)]
+    pub(crate) num_gpus: Option<f64>,
+    /// Further resources to offer, as a JSON object of numbers.
+    #[arg(long, value_name = "JSON")]
+    pub(crate) resources: Option<String>,
+    /// Bytes of memory that tasks may ask for.
+    #[arg(long)]
+    pub(crate) memory: Option<f64>,
+    /// Bytes of the object store.
+    #[arg(long)]
+    pub(crate) object_store_memory: Option<u64>,
+}
+
 /// Who goes first.
 #[derive(Debug, Args)]
 pub(crate) struct SchedulingOptions {
@@ -187,27 +207,14 @@ pub(crate) struct StartOptions {
     /// takes them away when nobody uses them.
     #[arg(long, value_name = "GROUPS.YAML")]
     pub(crate) autoscale: Option<PathBuf>,
-    /// Processors to offer.
-    #[arg(long)]
-    pub(crate) num_cpus: Option<f64>,
-    /// GPUs to offer.
-    #[arg(long)]
-    pub(crate) num_gpus: Option<f64>,
-    /// Further resources to offer, as a JSON object of numbers.
-    #[arg(long, value_name = "JSON")]
-    pub(crate) resources: Option<String>,
+    #[command(flatten)]
+    pub(crate) offer: OfferOptions,
     /// Labels of the machine, as a JSON object of texts or as key=value,key=value.
     #[arg(long)]
     pub(crate) labels: Option<String>,
     /// Labels of the machine, as a YAML map of texts; --labels wins where both name one.
     #[arg(long, value_name = "FILE")]
     pub(crate) labels_file: Option<PathBuf>,
-    /// Bytes of memory that tasks may ask for.
-    #[arg(long)]
-    pub(crate) memory: Option<f64>,
-    /// Bytes of the object store.
-    #[arg(long)]
-    pub(crate) object_store_memory: Option<u64>,
     #[command(flatten)]
     pub(crate) devices: DeviceOptions,
     #[command(flatten)]

@@ -79,13 +79,13 @@ fn config(options: &StartOptions) -> anyhow::Result<Config> {
         bail!("--token-file is of use with --address=HOST:PORT only: it lets this machine into that cluster");
     }
     let mut resources: BTreeMap<String, f64> =
-        options.resources.as_deref().map(labels::resources).transpose()?.unwrap_or_default();
-    let given = [("CPU", options.num_cpus), ("GPU", options.num_gpus), ("memory", options.memory)];
+        options.offer.resources.as_deref().map(labels::resources).transpose()?.unwrap_or_default();
+    let given = [("CPU", options.offer.num_cpus), ("GPU", options.offer.num_gpus), ("memory", options.offer.memory)];
     resources.extend(given.into_iter().filter_map(|(name, amount)| Some((name.to_owned(), amount?))));
     let machine = MachineConfig {
         resources,
         labels: labels::of_node(options.labels.as_deref(), options.labels_file.as_deref())?,
-        object_store_memory: options.object_store_memory,
+        object_store_memory: options.offer.object_store_memory,
         spill_directory: options.object_spilling_directory.clone(),
         node_name: options.node_name.clone(),
         node_ip_address: options.node_ip_address.clone(),

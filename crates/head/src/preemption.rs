@@ -50,14 +50,14 @@ pub(crate) enum Step {
 
 /// Everybody who was told to end.
 #[derive(Debug, Default)]
-pub(crate) struct Preemption {
+pub(crate) struct Preemptions {
     warned: BTreeMap<Victim, Warned>,
     /// When the next look is, where one is arranged for.
     armed: Option<Instant>,
     looked: Option<Instant>,
 }
 
-impl Preemption {
+impl Preemptions {
     /// When the next look is to be, where one is to be arranged for.
     pub(crate) fn arm(&mut self, now: Instant) -> Option<Instant> {
         let at = self.looked.map_or(now, |looked| (looked + LOOK_PERIOD).max(now));
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn at_half_of_the_grace_it_is_asked_and_at_its_end_it_ends() {
-        let (mut preemption, now) = (Preemption::default(), Instant::now());
+        let (mut preemption, now) = (Preemptions::default(), Instant::now());
         let victim = Victim { began: now, holder: Holder::Worker(7) };
         let need = Need::ResourceRequest(Demand::nothing().into());
         let told = Preemptible { victim, priority: Priority(0), parts: Vec::new() };
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn looks_have_time_between_them() {
-        let (mut preemption, now) = (Preemption::default(), Instant::now());
+        let (mut preemption, now) = (Preemptions::default(), Instant::now());
         assert_eq!(preemption.arm(now), Some(now));
         assert_eq!(preemption.arm(now), None, "it is arranged for");
         preemption.look(now);

@@ -7,7 +7,7 @@ use crate::deadlocks::Deadlocks;
 use crate::demands::Need;
 use crate::fairness::Fairness;
 use crate::large::LargeRequests;
-use crate::preemption::Preemption;
+use crate::preemption::Preemptions;
 use oxiray_ids::{ActorId, JobId, LeaseRequestNumber, ObjectId, PlacementGroupId};
 use oxiray_machine::environments::Environments;
 use oxiray_machine::{GroupMembership, Key};
@@ -80,7 +80,7 @@ pub(crate) struct Pending {
     pub(crate) fairness: Fairness,
     pub(crate) large: LargeRequests,
     pub(crate) deadlocks: Deadlocks,
-    pub(crate) preemption: Preemption,
+    pub(crate) preemption: Preemptions,
     /// Something came or changed by which somebody may be served.
     pub(crate) is_due: bool,
 }

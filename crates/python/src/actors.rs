@@ -99,7 +99,7 @@ impl Drop for Hold {
 #[expect(clippy::too_many_arguments, reason = "one call from one place in Python, by keyword")]
 #[pyo3(signature = (*, class_name, body, args, kwargs, placement, running, environment, name, namespace, detached,
                     get_if_exists, max_concurrency, groups, max_restarts, handle, strategy, common = false,
-                    priority = None, preemptible = false))]
+                    urgency = (None, false)))]
 fn create_actor<'py>(
     py: Python<'py>,
     class_name: String,
@@ -119,8 +119,7 @@ fn create_actor<'py>(
     handle: &[u8],
     strategy: Option<StrategyTuple>,
     common: bool,
-    priority: Option<i32>,
-    preemptible: bool,
+    urgency: (Option<i32>, bool),
 ) -> PyResult<(ActorID, Hold, Option<Bound<'py, PyBytes>>)> {
     let runtime = process::required()?;
     let arguments = if common { common_arguments(&runtime, args, kwargs)? } else { arguments(&runtime, args, kwargs)? };
@@ -140,8 +139,8 @@ fn create_actor<'py>(
         groups: groups.into_iter().map(|(name, limit)| ConcurrencyGroup { name, limit }).collect(),
         max_restarts,
         strategy: strategy.map(strategy::from_told).transpose()?,
-        priority: priority.unwrap_or_else(assigned::priority),
-        preemptible,
+        priority: urgency.0.unwrap_or_else(assigned::priority),
+        preemptible: urgency.1,
         ..ActorCreate::default()
     };
     let implicit = implicit(&arguments);

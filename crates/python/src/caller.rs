@@ -57,8 +57,7 @@ impl Caller {
     #[staticmethod]
     #[expect(clippy::too_many_arguments, reason = "one call from one place in Python, by keyword")]
     #[pyo3(signature = (*, hash, body, name, label, resources, environment, fresh, results, max_calls, retries,
-                        retry_exceptions, stream, least_arguments, most_arguments, bind, strategy, common = false, priority = None,
-                        preemptible = false))]
+                        retry_exceptions, stream, least_arguments, most_arguments, bind, strategy, common = false, urgency = (None, false)))]
     fn of_function(
         hash: &[u8],
         body: &[u8],
@@ -77,8 +76,7 @@ impl Caller {
         bind: Option<Py<PyAny>>,
         strategy: Option<StrategyTuple>,
         common: bool,
-        priority: Option<i32>,
-        preemptible: bool,
+        urgency: (Option<i32>, bool),
     ) -> PyResult<Self> {
         let runtime = process::required()?;
         let hash = Bytes::copy_from_slice(hash);
@@ -90,8 +88,8 @@ impl Caller {
             fresh,
             strategy,
             near: Vec::new(),
-            priority: priority.unwrap_or_else(assigned::priority),
-            preemptible,
+            priority: urgency.0.unwrap_or_else(assigned::priority),
+            preemptible: urgency.1,
         });
         let routine = Arc::new(Routine {
             function: hash,

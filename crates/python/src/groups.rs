@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 /// Makes a placement group, which waits for room. Raises `ValueError` for what no group may ask for.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "one call from one place in Python, by keyword")]
-#[pyo3(signature = (*, name, strategy, bundles, selectors, detached, preferred, priority = None, preemptible = false))]
+#[pyo3(signature = (*, name, strategy, bundles, selectors, detached, preferred, urgency = (None, false)))]
 fn create_placement_group(
     py: Python<'_>,
     name: String,
@@ -25,8 +25,7 @@ fn create_placement_group(
     selectors: Vec<Vec<Condition>>,
     detached: bool,
     preferred: Option<Bound<'_, NodeID>>,
-    priority: Option<i32>,
-    preemptible: bool,
+    urgency: (Option<i32>, bool),
 ) -> PyResult<PlacementGroupID> {
     let runtime = process::required()?;
     let mut selectors = selectors.into_iter();
@@ -41,8 +40,8 @@ fn create_placement_group(
         bundles: bundles.collect::<PyResult<_>>()?,
         detached,
         preferred: preferred.map(|node| node.get().0),
-        priority: priority.unwrap_or_else(assigned::priority),
-        preemptible,
+        priority: urgency.0.unwrap_or_else(assigned::priority),
+        preemptible: urgency.1,
         ..GroupCreate::default()
     };
     let made = py.detach(|| runtime.create_group(create));

@@ -39,7 +39,7 @@ pub use node_group::{IDLE_TIMEOUT_MS, NodeGroup};
 pub use node_view::{HALF, Misfit, NodeView, STEPS};
 pub use order::{Claimant, Priority, Rank, Standing};
 pub use place::{Placement, place};
-pub use preempt::{HeldPart, Preempted, Preemptible, Sought, UrgentWaiter, preempt};
+pub use preempt::{Eviction, HeldPart, Preemptible, SoughtRoom, UrgentWaiter, preempt};
 pub use reason::{Obstacle, Reason};
 pub use recall::{HeldLease, Recall, Waiter, recalls};
 pub use shares::{Asks, JobShare, Shares};

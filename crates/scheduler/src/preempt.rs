@@ -42,7 +42,7 @@ pub struct Preemptible<V> {
 
 /// What a request waits for.
 #[derive(Clone, Copy, Debug)]
-pub enum Sought<'a> {
+pub enum SoughtRoom<'a> {
     /// Room on one machine.
     Request(&'a ResourceRequest),
     /// Room for all bundles.
@@ -55,7 +55,7 @@ pub struct UrgentWaiter<'a, V> {
     /// How urgent they are.
     pub priority: Priority,
     /// What each of them waits for.
-    pub sought: Sought<'a>,
+    pub sought: SoughtRoom<'a>,
     /// How many they are.
     pub count: usize,
     /// Those that wait for them in turn, and would end with them.
@@ -64,7 +64,7 @@ pub struct UrgentWaiter<'a, V> {
 
 /// Who ends for one who waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Preempted<V> {
+pub struct Eviction<V> {
     /// For which of the waiters.
     pub waiter: usize,
     /// Who: all of them are needed.
@@ -79,7 +79,7 @@ pub fn preempt<V: Copy + Ord>(
     ending: &[Preemptible<V>],
     mut candidates: Vec<Preemptible<V>>,
     most: usize,
-) -> Vec<Preempted<V>> {
+) -> Vec<Eviction<V>> {
     let mut look = Look { views };
     look.end(ending);
     // PREEMPT-3
@@ -106,7 +106,7 @@ pub fn preempt<V: Copy + Ord>(
             let victims: Vec<V> = ends.iter().map(|one| one.victim).collect();
             candidates.retain(|candidate| !victims.contains(&candidate.victim));
             taken += victims.len();
-            found.push(Preempted { waiter, victims });
+            found.push(Eviction { waiter, victims });
         }
     }
     found
@@ -129,13 +129,13 @@ impl Look {
     }
 
     /// Books what is sought, where there is room (PREEMPT-1).
-    fn take(&mut self, sought: Sought<'_>) -> bool {
+    fn take(&mut self, sought: SoughtRoom<'_>) -> bool {
         match sought {
-            Sought::Request(request) => {
+            SoughtRoom::Request(request) => {
                 let mut fitting = self.views.values_mut().filter(|view| request.may_be_met_on(view));
                 fitting.any(|view| view.take(&request.demand))
             }
-            Sought::Group(group) => {
+            SoughtRoom::Group(group) => {
                 let Some(nodes) = self.place(group, &[]) else { return false };
                 let bundles = nodes.iter().zip(&group.bundles);
                 bundles.for_each(|(node, bundle)| {
@@ -163,16 +163,16 @@ impl Look {
     /// Whose end makes room, among these in the order in which they are to be taken.
     fn choose<'a, V: Copy + Ord>(
         &self,
-        sought: Sought<'_>,
+        sought: SoughtRoom<'_>,
         allowed: &[&'a Preemptible<V>],
     ) -> Option<Vec<&'a Preemptible<V>>> {
         match sought {
-            Sought::Request(request) => {
+            SoughtRoom::Request(request) => {
                 let views = self.views.values().filter(|view| request.may_be_met_on(view));
                 let found = views.filter_map(|view| choose_on(view, &request.demand, allowed));
                 found.min_by_key(|chosen| (chosen.last().map(|one| one.priority), unasked(chosen, &request.demand)))
             }
-            Sought::Group(group) => self.choose_for(group, allowed),
+            SoughtRoom::Group(group) => self.choose_for(group, allowed),
         }
     }
 
@@ -229,10 +229,7 @@ fn choose_on<'a, V: Copy + Ord>(
 }
 
 /// PREEMPT-3: those without whom there would be no room. Who is to be taken last is spared first.
-fn needed<'a, V>(
-    mut chosen: Vec<&'a Preemptible<V>>,
-    is_enough: impl Fn(&[&Preemptible<V>]) -> bool,
-) -> Vec<&'a Preemptible<V>> {
+fn needed<V>(mut chosen: Vec<&Preemptible<V>>, is_enough: impl Fn(&[&Preemptible<V>]) -> bool) -> Vec<&Preemptible<V>> {
     for index in (0..chosen.len()).rev() {
         let one = chosen.remove(index);
         if !is_enough(&chosen) {
@@ -244,7 +241,9 @@ fn needed<'a, V>(
 
 fn with_back(view: &NodeView, parts: Vec<&HeldPart>) -> NodeView {
     let mut view = view.clone();
-    parts.into_iter().for_each(|part| view.give_back(part));
+    for part in parts {
+        view.give_back(part);
+    }
     view
 }
 

@@ -47,7 +47,7 @@ impl World {
             class_name: "C".into(),
             max_restarts: self.chance.between(0, 3) as i32 - 1,
             strategy,
-            preemptible: self.options.preempts && self.chance.odds(300),
+            preemptible: self.options.preempts() && self.chance.odds(300),
             ..ActorCreate::default()
         };
         let counted = u32::try_from(create.max_restarts).map_or(u32::MAX, |restarts| restarts + 1);

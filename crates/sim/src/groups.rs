@@ -40,7 +40,7 @@ impl World {
         self.client(process).program.groups.insert(group, made);
         let strategy = self.chance.one_of(PlacementStrategy::ALL);
         let (bundles, known) = (told.collect(), group);
-        let preemptible = self.options.preempts && self.chance.odds(300);
+        let preemptible = self.options.preempts() && self.chance.odds(300);
         let asked = GroupCreate { group, strategy, bundles, detached, preemptible, ..GroupCreate::default() };
         if detached {
             self.detached_groups.push(known);

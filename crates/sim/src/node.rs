@@ -161,7 +161,7 @@ impl World {
             spare_workers: 1,
             rules: oxiray_machine::Rules {
                 node: Duration::from_secs(self.options.node_wait_s),
-                preemption_grace: self.options.preempts.then_some(Duration::from_millis(400)),
+                preemption_grace: self.options.preempts().then_some(Duration::from_millis(400)),
                 ..oxiray_machine::Rules::default()
             },
             warnings: Vec::new(),

@@ -53,11 +53,14 @@ pub struct Options {
     pub(crate) has_stores: bool,
     /// How long a demand that no node can meet waits for one that can.
     pub(crate) node_wait_s: u64,
-    /// What is preemptible ends early for what is more urgent.
-    pub(crate) preempts: bool,
 }
 
 impl Options {
+    /// Whether what is preemptible ends early for what is more urgent.
+    pub(crate) fn preempts(&self) -> bool {
+        !self.seed.is_multiple_of(2)
+    }
+
     /// What the seed stands for.
     pub fn of_seed(seed: u64) -> Self {
         let mut chance = Chance::new(seed ^ 0x5eed);
@@ -91,7 +94,6 @@ impl Options {
             has_objects: chance.odds(500),
             has_stores: chance.odds(600),
             node_wait_s: chance.one_of(&[0, 3, 30]),
-            preempts: chance.odds(500),
             nodes_drain: chance.odds(300),
             tasks_are_cancelled: chance.odds(400),
             has_environments: chance.odds(300),

@@ -229,7 +229,7 @@ impl World {
             strategy,
             near: Vec::new(),
             priority,
-            preemptible: self.options.preempts && self.chance.odds(400),
+            preemptible: self.options.preempts() && self.chance.odds(400),
         };
         let usual = if self.chance.odds(50) { 3 * SECOND } else { 50 * MILLISECOND };
         let time = self.chance.delay(usual).min(TASK_LONGEST);

@@ -42,9 +42,9 @@ def _whole(owner: str, name: str, value: Any, least: int) -> None:
 class FailureConfig:
     """How often training starts again from its last checkpoint.
 
-    `max_failures` counts workers that raise, die or hang, `max_preemption_failures` those whose machine was drained,
-    `controller_failure_limit` groups that cannot be made ready; -1 is any number. With `hang_timeout_s` (not in Ray), a group in which no rank reported for so many seconds is
-    hung: the error shows where each rank was.
+    `max_failures` counts workers that raise, die or hang, `max_preemption_failures` those that were preempted or whose machine
+    was drained, `controller_failure_limit` groups that cannot be made ready; -1 is any number. With `hang_timeout_s` (not in
+    Ray), a group in which no rank reported for so many seconds is hung: the error shows where each rank was.
     """
 
     max_failures: int = 0
@@ -261,7 +261,7 @@ class ReportedCheckpoint:
 
 @dataclass
 class PreemptionInfo:
-    """Which machines are taken away, with the ranks that are there, and when the first of them ends.
+    """Which machines are taken away, or workers preempted, with the ranks that are there, and when the first of them ends.
 
     `deadline_ms` is in milliseconds since 1970; None where a machine ends when nothing is left there.
     """

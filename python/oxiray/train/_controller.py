@@ -328,7 +328,7 @@ class Controller:
         text = _failing.told(ended.failures)
         if ended.is_preempted:
             self._preemptions += 1
-            what, count, limit = "loss of a drained machine", self._preemptions, self._limits.max_preemption_failures
+            what, count, limit = "preemption, or loss of a drained machine,", self._preemptions, self._limits.max_preemption_failures
         else:
             self._failures += 1
             what, count, limit = "failure", self._failures, self._limits.max_failures

@@ -73,10 +73,14 @@ def hung(group: Any, limit: float) -> dict[int, Exception]:
     return found
 
 
+#: What the cluster says of how such a process ended.
+_PREEMPTED = "was preempted: "
+
+
 def is_preempted(failures: dict[int, Exception], group: Any, leaving: set[str]) -> bool:
-    """Whether a rank died with a machine that was drained."""
-    died = [rank for rank, error in failures.items() if isinstance(error, WorkerDiedError)]
-    return any(group.workers[rank].facts["node_id"] in leaving for rank in died)
+    """Whether a rank died with a machine that was drained, or ended early for what is more urgent."""
+    died = {rank: error for rank, error in failures.items() if isinstance(error, WorkerDiedError)}
+    return any(group.workers[rank].facts["node_id"] in leaving or _PREEMPTED in str(error) for rank, error in died.items())
 
 
 def lost_exchange(error: Exception) -> Exception:

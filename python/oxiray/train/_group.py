@@ -74,7 +74,11 @@ class Group:
         needs = self._scaling._resources_per_worker_not_none
         if needs:
             self._placement = placement_group(
-                [dict(needs) for _ in range(self.size)], self._scaling.placement_strategy, bundle_label_selector=selectors
+                [dict(needs) for _ in range(self.size)],
+                self._scaling.placement_strategy,
+                bundle_label_selector=selectors,
+                priority=self._scaling.priority,
+                preemptible=self._scaling.preemptible,
             )
         self._handles = [self._make(index, needs, self._environment) for index in range(self.size)]
 

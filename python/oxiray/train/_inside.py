@@ -312,16 +312,17 @@ def get_dataset_shard(dataset_name: str | None = None) -> Any:
 
 
 def get_preemption_info() -> Any:
-    """Which machines of the run are being drained, and when the first of them ends; None while none is.
+    """Which machines of the run are being drained, or on which its workers are to end early for what is more urgent, and when
+    the first of them ends; None while none is.
 
     All ranks have to call it, and get the same answer.
     """
     session = current("get_preemption_info")
-    told = _core.draining() if session.exchange is not None else None
+    told = (_core.draining(), _core.preempted()) if session.exchange is not None else ()
     own = None
-    if told is not None:
-        ends = None if told[0] is None else int((time.time() + told[0]) * 1000)
-        own = (_core.context()["node_id"], ends)
+    if any(told):
+        left = min((said[0] for said in told if said is not None and said[0] is not None), default=None)
+        own = (_core.context()["node_id"], None if left is None else int((time.time() + left) * 1000))
     found = {rank: one for rank, one in meet("get_preemption_info", own).items() if one is not None}
     if not found:
         return None

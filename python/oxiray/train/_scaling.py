@@ -6,7 +6,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
-from oxiray import _gpu_memory, _labels
+from oxiray import _gpu_memory, _labels, _option_rules
 from oxiray.train._slices import Slice
 
 #: What a worker takes of the resource that says which kind of device a machine has.
@@ -18,7 +18,10 @@ class ScalingConfig:
     """How many workers train, what each is given, and how they are spread over machines.
 
     `num_workers` is a number, or `(least, most)` for a group that grows and shrinks with the cluster; 0 runs the
-    function in the driver. What breaks a rule raises `ValueError`.
+    function in the driver. `priority` says how urgent the workers are, from -1000 to 1000, by default as the driver.
+    `preemptible` workers end early where something of a higher priority needs what they hold, in a cluster with
+    `--preemption=on`: the run waits for room and goes on from its latest checkpoint, which counts against
+    `max_preemption_failures` alone. Both are Oxiray's own. What breaks a rule raises `ValueError`.
     """
 
     trainer_resources: dict[str, Any] | None = None
@@ -31,6 +34,8 @@ class ScalingConfig:
     use_tpu: bool = False
     topology: str | None = None
     elastic_resize_monitor_interval_s: float = 60.0
+    priority: int | None = None
+    preemptible: bool = False
 
     __module__ = "oxiray.train"
 
@@ -41,6 +46,9 @@ class ScalingConfig:
         self._check_devices()
         self._check_tpu()
         self._check_label_selector()
+        _option_rules.check_priority("ScalingConfig(priority)", self.priority)
+        if not isinstance(self.preemptible, bool):
+            raise ValueError(f"ScalingConfig(preemptible={self.preemptible!r}) is to be True or False")
         if self.elastic_resize_monitor_interval_s < 0:
             raise ValueError(
                 f"ScalingConfig(elastic_resize_monitor_interval_s={self.elastic_resize_monitor_interval_s}) must be "

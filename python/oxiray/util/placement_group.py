@@ -138,8 +138,7 @@ def placement_group(
         selectors=[_strategies.selector(selector) for selector in bundle_label_selector or []],
         detached=lifetime == "detached",
         preferred=NodeID.from_hex(_soft_target_node_id) if _soft_target_node_id else None,
-        priority=priority,
-        preemptible=preemptible,
+        urgency=(priority, preemptible),
     )
     group = PlacementGroup(group_id, amounts)
     group._is_fresh = True

@@ -66,6 +66,8 @@ impl HeadCore {
         let pid = worker.pid.unwrap_or(0);
         let last_words = worker.end.last_words.take();
         let cause = worker.end.out_of_memory.as_ref().map(|(text, _)| text.clone());
+        let preempted = || worker.end.preempted.as_ref().map(|reason| format!("it was preempted: {reason} ({text})"));
+        let cause = cause.or_else(preempted);
         let text = cause.as_deref().unwrap_or(text);
         let violation = worker.end.violation.as_ref().map(|text| FailureCode::DeviceViolation.because(text));
         match worker.duty {

@@ -197,14 +197,14 @@ impl HeadCore {
             Need::Within { group, bundle, .. } => self.bundles_judged(*group, *bundle),
         };
         let kept = need.demand().and_then(|demand| self.kept_room_in_words(ticket, demand));
-        let notes = [kept, self.preempted_in_words(need)].into_iter().flatten();
-        let notes: String = notes.map(|note| format!("; {note}")).collect();
+        let why = [Some(self.why_it_waits(wanted, need, count)), kept, self.preempted_in_words(need)];
+        let why: Vec<String> = why.into_iter().flatten().collect();
         Explanation {
             waits: true,
             waited_s: Some(waited),
             nodes,
             never: Some(self.growth.never_brought(&self.members.all_views(), need)),
-            ..settled(kind, id, &wanted.label, state, &format!("{}{notes}", self.why_it_waits(wanted, need, count)))
+            ..settled(kind, id, &wanted.label, state, &why.join("; "))
         }
     }
 

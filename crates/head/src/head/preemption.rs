@@ -11,7 +11,7 @@ use crate::workers::{Duty, Worker};
 use oxiray_ids::{JobId, NodeId, PlacementGroupId};
 use oxiray_machine::Key;
 use oxiray_resources::ResourceName;
-use oxiray_scheduler::{HeldPart, NodeView, Preempted, Preemptible, Priority, Sought, UrgentWaiter, preempt};
+use oxiray_scheduler::{Eviction, HeldPart, NodeView, Preemptible, Priority, SoughtRoom, UrgentWaiter, preempt};
 use oxiray_wire::message::{Notice, Preemption};
 use oxiray_wire::state::ExitKind;
 use std::cmp::Reverse;
@@ -71,10 +71,10 @@ impl HeadCore {
         let waiters: Vec<UrgentWaiter<'_, Victim>> = urgent.iter().filter_map(Urgent::as_waiter).collect();
         let ending: Vec<Preemptible<Victim>> =
             self.pending.preemption.warned().map(|warned| warned.told.clone()).collect();
-        let has_groups = waiters.iter().any(|waiter| matches!(waiter.sought, Sought::Group(_)));
+        let has_groups = waiters.iter().any(|waiter| matches!(waiter.sought, SoughtRoom::Group(_)));
         let views = self.views_for(&candidates, &ending, has_groups);
         let chosen = preempt(&waiters, views, &ending, candidates.clone(), TAKEN_MAX);
-        for Preempted { waiter, victims } in chosen {
+        for Eviction { waiter, victims } in chosen {
             let told = candidates.iter().filter(|candidate| victims.contains(&candidate.victim));
             for told in told.cloned().collect::<Vec<_>>() {
                 self.warn(told, &urgent[waiter], grace);
@@ -315,8 +315,8 @@ impl HeadCore {
 impl Urgent {
     fn as_waiter(&self) -> Option<UrgentWaiter<'_, Victim>> {
         let sought = match &self.need {
-            Need::ResourceRequest(request) => Sought::Request(request),
-            Need::Group(group) => Sought::Group(group),
+            Need::ResourceRequest(request) => SoughtRoom::Request(request),
+            Need::Group(group) => SoughtRoom::Group(group),
             Need::Within { .. } => return None,
         };
         Some(UrgentWaiter { priority: self.priority, sought, count: self.count, spared: self.spared.clone() })

@@ -21,12 +21,12 @@ use crate::members::OWN;
 use crate::placement_groups::GroupPhase;
 use crate::resumption::{Claim, UNCLAIMED, first_number};
 use crate::workers::{Duty, Lease, Worker};
-use oxiray_ids::{ActorId, BundleNumber, JobId, LeaseNumber, NodeId, PlacementGroupId, WorkerId};
+use oxiray_ids::{ActorId, BundleNumber, JobId, LeaseNumber, NodeId, PlacementGroupId, WorkerId, WorkerNumber};
 use oxiray_machine::{BundleKey, GroupMembership, Key, demand};
 use oxiray_scheduler::Claimant;
 use oxiray_wire::message::{
-    ActorDied, ActorRestarting, ClientResume, Driver, FailureCode, GroupRelease, JobOver, NodeResume, NodeState,
-    Refused, Returning, ValueWanted, WorkerHeld,
+    ActorDied, ActorRestarting, ClientResume, DeviceNumbers, Driver, FailureCode, GroupRelease, JobOver, NodeResume,
+    NodeState, Refused, Returning, ValueWanted, WorkerHeld,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -56,8 +56,10 @@ impl HeadCore {
         self.log(format!("node {node} is back with {} workers", told.workers.len()));
         self.resume_jobs(key, &told.jobs);
         self.resume_bundles(key, node, &state.unwrap_or_default());
+        let may_end: BTreeMap<WorkerNumber, &[DeviceNumbers]> =
+            told.preemptible.iter().map(|worker| (worker.number, &worker.devices[..])).collect();
         for worker in &told.workers {
-            self.resume_worker(key, worker)?;
+            self.resume_worker(key, worker, may_end.get(&worker.number).copied())?;
         }
         for object in &told.stored {
             self.found_on(key, *object);
@@ -109,7 +111,13 @@ impl HeadCore {
         }
     }
 
-    fn resume_worker(&mut self, member: Key, told: &WorkerHeld) -> Result<(), ProtocolError> {
+    /// A worker runs there; where it may end early, `may_end` are its devices.
+    fn resume_worker(
+        &mut self,
+        member: Key,
+        told: &WorkerHeld,
+        may_end: Option<&[DeviceNumbers]>,
+    ) -> Result<(), ProtocolError> {
         let number = self.new_number(member, told.number)?;
         let (id, job) = (self.new_worker_id(told.id)?, told.job);
         let key = self.new_key();
@@ -124,12 +132,12 @@ impl HeadCore {
         self.workers.starting += usize::from(told.pid == 0);
         if let Some(demand) = demand(&told.holds).filter(|_| worker.home.is_none()) {
             let claimant = Claimant::new(job, told.priority);
-            let (is_lease, preemptible) = (told.is_leased, told.preemptible);
+            let (is_lease, preemptible) = (told.is_leased, may_end.is_some());
             let held = Held { claimant, demands: vec![demand], is_lease, preemptible };
             let node = self.members.node_of_member(member).unwrap_or(self.own.plan().node);
             self.pending.fairness.holds(Holder::Worker(key), held, node, self.clock.now);
             self.pending.fairness.lends_cpu(key, told.lends_cpu);
-            self.pending.fairness.has_devices(key, &told.devices);
+            self.pending.fairness.has_devices(key, may_end.unwrap_or_default());
         }
         self.workers.by_key.insert(key, worker);
         self.members.add_route(key, member, number);

@@ -7,7 +7,7 @@ use crate::worker::{Duty, Progress};
 use crate::{Key, amounts};
 use oxiray_ids::{ObjectId, WorkerNumber};
 use oxiray_resources::Grant;
-use oxiray_wire::message::{HeadBack, NodeResume, WorkerHeld};
+use oxiray_wire::message::{HeadBack, NodeResume, PreemptibleWorker, WorkerHeld};
 
 impl NodeCore {
     /// Counts the heads of this cluster; 0 where the end of this one is final.
@@ -33,7 +33,13 @@ impl NodeCore {
         self.begin_epoch(epoch);
         let workers = self.workers.iter().filter_map(|(key, worker)| held(*key, worker)).collect();
         let jobs = self.jobs.keys().copied().collect();
-        self.send(key, NodeResume { node: Some(node), workers, stored, jobs });
+        let preemptible = self.workers.iter().filter(|(_, worker)| worker.memory.caller.preemptible);
+        let preemptible = preemptible.map(|(key, worker)| PreemptibleWorker {
+            number: WorkerNumber(*key),
+            devices: worker.grant.as_ref().map(device_numbers).unwrap_or_default(),
+        });
+        let preemptible = preemptible.collect();
+        self.send(key, NodeResume { node: Some(node), workers, stored, jobs, preemptible });
         let assigned = self.workers.iter().filter(|(_, worker)| worker.job.is_some());
         let clients: Vec<Key> = assigned.map(|(key, _)| *key).collect();
         for client in &clients {
@@ -45,7 +51,7 @@ impl NodeCore {
 
 fn held(number: Key, worker: &super::Worker) -> Option<WorkerHeld> {
     let job = worker.job?;
-    let (serves, preemptible) = (!worker.is_doomed, worker.memory.caller.preemptible);
+    let serves = !worker.is_doomed;
     let actor = match worker.duty {
         Duty::Actor(id) if serves => Some(id),
         _ => None,
@@ -65,8 +71,6 @@ fn held(number: Key, worker: &super::Worker) -> Option<WorkerHeld> {
         captures: worker.home.is_some_and(|home| home.captures),
         holds: worker.grant.as_ref().map(|grant| amounts(grant.demand().iter())).unwrap_or_default(),
         priority: worker.memory.caller.priority,
-        preemptible,
-        devices: worker.grant.as_ref().filter(|_| preemptible).map(device_numbers).unwrap_or_default(),
         lends_cpu: worker.grant.as_ref().is_some_and(Grant::cpu_is_lent),
     })
 }

@@ -1,3 +1,5 @@
+//! Who is to end early for whom.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use oxiray_ids::NodeId;
@@ -5,8 +7,8 @@ use oxiray_resources::{Demand, Ledger, Quantity, ResourceName};
 
 use super::{demand, ledger, node};
 use crate::{
-    Bundle, Group, GroupStrategy, HeldPart, NodeView, Preempted, Preemptible, Priority, ResourceRequest, Selector,
-    Sought, UrgentWaiter, preempt,
+    Bundle, Eviction, Group, GroupStrategy, HeldPart, NodeView, Preemptible, Priority, ResourceRequest, Selector,
+    SoughtRoom, UrgentWaiter, preempt,
 };
 
 /// Machines, and who holds what of them: later ones have larger names.
@@ -42,17 +44,20 @@ impl World {
 
     fn ends_for(&self, waiters: &[UrgentWaiter<'_, u32>]) -> Vec<(usize, Vec<u32>)> {
         let found = preempt(waiters, self.views(), &[], self.held.clone(), 64);
-        found.into_iter().map(|Preempted { waiter, victims }| (waiter, victims)).collect()
+        found.into_iter().map(|Eviction { waiter, victims }| (waiter, victims)).collect()
     }
 
     /// Who ends for so many requests of that priority.
     fn ends(&self, priority: i32, text: &str, count: usize) -> Vec<Vec<u32>> {
         let request = ResourceRequest::from(demand(text));
-        self.ends_for(&[waiter(priority, Sought::Request(&request), count)]).into_iter().map(|(_, ends)| ends).collect()
+        self.ends_for(&[waiter(priority, SoughtRoom::Request(&request), count)])
+            .into_iter()
+            .map(|(_, ends)| ends)
+            .collect()
     }
 }
 
-fn waiter(priority: i32, sought: Sought<'_>, count: usize) -> UrgentWaiter<'_, u32> {
+fn waiter(priority: i32, sought: SoughtRoom<'_>, count: usize) -> UrgentWaiter<'_, u32> {
     UrgentWaiter { priority: Priority(priority), sought, count, spared: BTreeSet::new() }
 }
 
@@ -81,10 +86,10 @@ fn nobody_ends_where_there_is_room_or_will_be() {
     let of = |count| {
         let ending = [world.held[0].clone()];
         let rest = vec![world.held[1].clone()];
-        preempt(&[waiter(1, Sought::Request(&request), count)], world.views(), &ending, rest, 64)
+        preempt(&[waiter(1, SoughtRoom::Request(&request), count)], world.views(), &ending, rest, 64)
     };
     assert!(of(1).is_empty(), "{first} ends already");
-    assert_eq!(of(2), [Preempted { waiter: 0, victims: vec![second] }]);
+    assert_eq!(of(2), [Eviction { waiter: 0, victims: vec![second] }]);
 }
 
 #[test]
@@ -127,16 +132,16 @@ fn a_group_has_room_on_all_its_machines_and_nobody_ends_beyond_that() {
     let [three, four] = [2, 2].map(|number| world.holds(0, &[(number, "GPU 1")]));
     let firm = world.holds(9, &[(3, "GPU 2")]);
     let spread = group(GroupStrategy::StrictSpread, &["GPU 1", "GPU 1"]);
-    let ends = world.ends_for(&[waiter(1, Sought::Group(&spread), 1)]);
+    let ends = world.ends_for(&[waiter(1, SoughtRoom::Group(&spread), 1)]);
     assert_eq!(ends, [(0, vec![four, two])], "one on each of two machines, the youngest");
     let packed = group(GroupStrategy::StrictPack, &["GPU 1", "GPU 1"]);
-    assert_eq!(world.ends_for(&[waiter(1, Sought::Group(&packed), 1)]), [(0, vec![four, three])]);
+    assert_eq!(world.ends_for(&[waiter(1, SoughtRoom::Group(&packed), 1)]), [(0, vec![four, three])]);
     let all = group(GroupStrategy::Pack, &["GPU 2", "GPU 2"]);
-    let [(_, ends)] = &world.ends_for(&[waiter(1, Sought::Group(&all), 1)])[..] else { panic!("there is a way") };
+    let [(_, ends)] = &world.ends_for(&[waiter(1, SoughtRoom::Group(&all), 1)])[..] else { panic!("there is a way") };
     assert_eq!(ends.iter().copied().collect::<BTreeSet<_>>(), [one, two, three, four].into());
     assert!(!ends.contains(&firm));
     let too_much = group(GroupStrategy::Pack, &["GPU 2", "GPU 2", "GPU 2"]);
-    assert!(world.ends_for(&[waiter(1, Sought::Group(&too_much), 1)]).is_empty());
+    assert!(world.ends_for(&[waiter(1, SoughtRoom::Group(&too_much), 1)]).is_empty());
 }
 
 #[test]
@@ -144,7 +149,7 @@ fn who_waits_for_the_request_is_spared() {
     let mut world = World::new(&["GPU 1"]);
     let parent = world.holds(0, &[(1, "GPU 1")]);
     let request = ResourceRequest::from(demand("GPU 1"));
-    let child = UrgentWaiter { spared: [parent].into(), ..waiter(5, Sought::Request(&request), 1) };
+    let child = UrgentWaiter { spared: [parent].into(), ..waiter(5, SoughtRoom::Request(&request), 1) };
     assert!(world.ends_for(&[child]).is_empty());
 }
 
@@ -155,7 +160,7 @@ fn no_more_end_than_may_and_all_of_a_request_or_none() {
         world.holds(0, &[(1, "CPU 1")]);
     }
     let request = ResourceRequest::from(demand("CPU 2"));
-    let waiters = [waiter(1, Sought::Request(&request), 2)];
+    let waiters = [waiter(1, SoughtRoom::Request(&request), 2)];
     let ends = preempt(&waiters, world.views(), &[], world.held.clone(), 3);
     assert_eq!(ends.len(), 1);
     assert_eq!(ends[0].victims.len(), 2);
@@ -178,7 +183,7 @@ fn memory_of_devices_comes_back_with_the_share() {
     };
     let ends = |count, all: Vec<Preemptible<u32>>| {
         let request = ResourceRequest::from(asked(count));
-        preempt(&[waiter(1, Sought::Request(&request), 1)], views.clone(), &[], all, 64)
+        preempt(&[waiter(1, SoughtRoom::Request(&request), 1)], views.clone(), &[], all, 64)
     };
     let both = vec![holder(0, 30), holder(1, 40)];
     assert_eq!(ends(50, both.clone())[0].victims, [1], "ten are free");

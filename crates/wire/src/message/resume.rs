@@ -75,6 +75,9 @@ pub struct NodeResume {
     /// `JobId`s of the jobs that it was told of.
     #[field(4)]
     pub jobs: Vec<JobId>,
+    /// Those of its workers that may end early for what is more urgent.
+    #[field(5)]
+    pub preemptible: Vec<PreemptibleWorker>,
 }
 
 /// A worker of a member.
@@ -125,11 +128,16 @@ pub struct WorkerHeld {
     /// How urgent what it runs is.
     #[field(15)]
     pub priority: i32,
-    /// Whether it may end early for what is more urgent.
-    #[field(16)]
-    pub preemptible: bool,
-    /// The devices that it was granted, where it may.
-    #[field(17)]
+}
+
+/// A worker of a member that may end early for what is more urgent.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
+pub struct PreemptibleWorker {
+    /// As its node counts.
+    #[field(1)]
+    pub number: WorkerNumber,
+    /// The devices that it was granted.
+    #[field(2)]
     pub devices: Vec<DeviceNumbers>,
 }
 
