@@ -68,7 +68,7 @@ DIFFERENT = {
     "ray.util.multiprocessing.pool.IMapIterator.next": "takes a timeout, as Python's own does",
     "ray.util.multiprocessing.Pool.starmap_async": "takes a chunksize, as Python's own does",
     "ray.util.multiprocessing.pool.Pool.starmap_async": "takes a chunksize, as Python's own does",
-    "ray.util.placement_group": "topology_strategy is for TPU slices, which are not placed as such here",
+    "ray.util.placement_group": "priority and preemptible are of our own",
     "ray.util.state.common.JobState": "a dataclass here, as the other rows are",
 }
 

@@ -30,6 +30,8 @@ const LINKS_MAX: u32 = 18;
 const INSTANCES_LIMIT: u32 = 64;
 /// What every question answers that was answered.
 const NVML_SUCCESS: c_uint = 0;
+/// What NVML says of a GPU that takes part in a cluster of NVLink.
+const FABRIC_COMPLETED: u8 = 3;
 /// What NVML calls the fields of a device's health.
 const RECOVERY_ACTION: FieldId = FieldId(230);
 const REMAP_PENDING: FieldId = FieldId(144);
@@ -61,6 +63,7 @@ pub(crate) fn load(library: &Path) -> Result<NvmlAnswers, NvmlFailure> {
                     memory_bytes: memory_of(&device),
                     minor: device.minor_number().ok(),
                     instances: if partitioned { instances(&nvml, &device) } else { Vec::new() },
+                    fabric: fabric_of(&nvml, &device),
                     partitioned,
                 });
             }
@@ -108,6 +111,50 @@ unsafe fn number<Handle>(
     // SAFETY: the caller vouches for the handle; the call writes one number to where it is told.
     let answer = unsafe { ask?(handle, &raw mut number) };
     (answer == NVML_SUCCESS).then_some(number)
+}
+
+/// `nvmlGpuFabricInfoV_t` in its second form, which older drivers know too, with room for the third.
+#[repr(C)]
+#[derive(Default)]
+struct FabricInfo {
+    version: c_uint,
+    cluster: [u8; 16],
+    status: c_uint,
+    part: c_uint,
+    state: u8,
+    health: c_uint,
+    of_third: c_uint,
+}
+
+/// What the second form says of its own length.
+const FABRIC_VERSION: c_uint = (size_of::<FabricInfo>() - size_of::<c_uint>()) as c_uint | 2 << 24;
+
+/// What NVLink connects a GPU to beyond its machine, where it is registered there: the cluster's UUID and the number of the part.
+fn fabric_of(nvml: &Nvml, device: &Device<'_>) -> Option<String> {
+    // SAFETY: the handle is used while the library is open, and as what it is.
+    let info = unsafe { ask_fabric(nvml.lib().nvmlDeviceGetGpuFabricInfoV.as_ref().ok()?, device.handle()) }?;
+    let is_registered = info.state == FABRIC_COMPLETED && info.status == NVML_SUCCESS;
+    let is_named = is_registered && info.cluster.iter().any(|byte| *byte != 0);
+    is_named.then(|| format!("{}.{}", uuid_text(&info.cluster), info.part))
+}
+
+/// # Safety
+/// `handle` must be that of a device of the library that `ask` is of, which must be open.
+unsafe fn ask_fabric<Handle, Told>(
+    ask: &unsafe extern "C" fn(Handle, *mut Told) -> c_uint,
+    handle: Handle,
+) -> Option<FabricInfo> {
+    const { assert!(size_of::<Told>() <= size_of::<FabricInfo>(), "what the library writes has room") };
+    let mut info = FabricInfo { version: FABRIC_VERSION, ..FabricInfo::default() };
+    // SAFETY: the caller vouches for the handle; the call writes no more than the form that the version names.
+    let answer = unsafe { ask(handle, (&raw mut info).cast()) };
+    (answer == NVML_SUCCESS).then_some(info)
+}
+
+/// As UUIDs are written.
+fn uuid_text(uuid: &[u8; 16]) -> String {
+    let digits: Vec<String> = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+    [0..4, 4..6, 6..8, 8..10, 10..16].map(|part| digits[part].concat()).join("-")
 }
 
 /// How each two GPUs are connected; nothing of those of which NVML does not tell. The positions are those among the GPUs that

@@ -27,6 +27,10 @@ nvidia-a100-mig
 nvidia-h100-mig
 = GPU 2 H100 (NVML, driver 550.54.15)
 
+nvidia-gb200
+= GPU 4 GB200 (NVML, driver 580.95.05)
++ ray.io/gpu-domain=9a5c1f00-2b3d-4e5f-8a9b-0c1d2e3f4a5b.32766
+
 nvidia-no-nvml
 = GPU 2 H100 (/proc/driver/nvidia/gpus)
 ! NVML does not answer: its library refuses to work (RM detects a driver/library version mismatch). The 2 NVIDIA GPUs \

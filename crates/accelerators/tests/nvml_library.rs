@@ -50,9 +50,15 @@ fn nvml_answers_through_its_library() {
 }
 
 fn the_library_and_the_recording_agree(answers: &Path) {
-    for name in
-        ["nvidia-h100x8", "nvidia-container", "blackwell-with-accel", "mixed", "nvidia-a100-mig", "nvidia-h100-mig"]
-    {
+    for name in [
+        "nvidia-h100x8",
+        "nvidia-container",
+        "blackwell-with-accel",
+        "mixed",
+        "nvidia-a100-mig",
+        "nvidia-h100-mig",
+        "nvidia-gb200",
+    ] {
         let folder = common::machine(name);
         std::fs::copy(folder.join("nvml.txt"), answers).unwrap();
         assert_eq!(machine_with_library(name), detect(&Host::recorded(folder).unwrap()), "{name}");

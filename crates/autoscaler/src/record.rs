@@ -114,7 +114,7 @@ fn view(machine: &MachineRecord) -> Result<NodeView, RecordError> {
 fn kind(record: &WaitingRecord) -> Result<WaitingKind, RecordError> {
     let wanted = if let Some(strategy) = record.strategy {
         let bundles = record.bundles.iter().map(bundle).collect::<Result<_, _>>()?;
-        GrowthNeed::Group(Group { strategy: group_strategy(strategy), bundles, preferred: None })
+        GrowthNeed::Group(Group { strategy: group_strategy(strategy), bundles, preferred: None, domain: None })
     } else {
         let bound = Strategy::Node { node: NodeId::NIL, otherwise: Otherwise::Wait };
         let strategy = if record.is_bound { bound } else { Strategy::Default };

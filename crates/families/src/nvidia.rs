@@ -10,10 +10,13 @@ use crate::nodes::{DeviceNode, existing, of_drm};
 use crate::nvml::{Gpu, NvmlAnswers};
 use crate::resource::GPU;
 use crate::visibility::{Assignment, Changes, Lookup, Visibility, listed};
+use std::collections::BTreeMap;
 
 /// The maker's number on the PCI bus.
 const VENDOR: u16 = 0x10de;
 const VARIABLE: &str = "CUDA_VISIBLE_DEVICES";
+/// Names the machines whose GPUs NVLink connects, as Ray does.
+const DOMAIN_LABEL: &str = "ray.io/gpu-domain";
 const DRIVER_FOLDER: &str = "/proc/driver/nvidia/gpus";
 /// Tells which node in [`CAPABILITIES`] gives access to which instance: `gpu0/gi1/access 12`.
 const CAPABILITY_MINORS: &str = "/proc/driver/nvidia-caps/mig-minors";
@@ -93,6 +96,7 @@ fn from_nvml(host: &dyn HostFacts, findings: &mut Findings, answers: NvmlAnswers
     }
     rule_out_unanswered(host, findings, &answers.gpus);
     let how = format!("NVML, driver {}", answers.driver.as_deref().unwrap_or("unknown"));
+    let labels = domain_label(&answers.gpus);
     let pairs = answers.pairs;
     let devices: Vec<Device> = answers
         .gpus
@@ -116,7 +120,15 @@ fn from_nvml(host: &dyn HostFacts, findings: &mut Findings, answers: NvmlAnswers
             }
         })
         .collect();
-    named(findings, devices, how).map(|detected| Detected { pairs, ..detected })
+    named(findings, devices, how).map(|detected| Detected { pairs, labels, ..detected })
+}
+
+/// The label of the machines whose GPUs NVLink connects with those of this one, where it connects all of these. Its value is that
+/// of `nvidia.com/gpu.clique` in Kubernetes.
+fn domain_label(gpus: &[Gpu]) -> BTreeMap<String, String> {
+    let first = gpus.first().and_then(|gpu| gpu.fabric.clone());
+    let is_of_all = gpus.iter().all(|gpu| gpu.fabric == first);
+    first.filter(|_| is_of_all).map(|domain| (DOMAIN_LABEL.to_owned(), domain)).into_iter().collect()
 }
 
 // A container sees the whole bus and is given some of the devices; a broken device is on the bus and not in NVML.

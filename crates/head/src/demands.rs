@@ -1,7 +1,7 @@
 //! What is asked for: as it comes over the wire, and as the scheduler has it.
 
 use oxiray_ids::{BundleNumber, ObjectId, PlacementGroupId};
-use oxiray_machine::GroupMembership;
+use oxiray_machine::{GroupMembership, check_name};
 use oxiray_resources::{Demand, Quantity, ResourceName, ResourceNeed};
 use oxiray_scheduler::{
     Asks, BUNDLES_MAX, Bundle, Condition, Group, GroupStrategy, LARGE_BYTES_MIN, Operator, Otherwise, Place,
@@ -149,7 +149,11 @@ pub(crate) fn group_of(asked: &GroupCreate) -> Result<Group, Refusal> {
         Ok(Bundle { demand, selector: selector(conditions) })
     });
     let bundles = bundles.collect::<Result<_, String>>()?;
-    Ok(Group { strategy: group_strategy(asked.strategy), bundles, preferred: asked.preferred })
+    let domain = Some(asked.domain.clone()).filter(|label| !label.is_empty());
+    if let Some(label) = &domain {
+        check_name("a topology's label", label)?;
+    }
+    Ok(Group { strategy: group_strategy(asked.strategy), bundles, preferred: asked.preferred, domain })
 }
 
 fn group_strategy(told: PlacementStrategy) -> GroupStrategy {

@@ -14,7 +14,7 @@
 //! opened (15), `mig=0` makes the first one partitioned, `mig=0:1:0:MIG-5a:1g.5gb:4294967296`
 //! gives it such an instance and `uses=MIG-5a:4242:524288` says which processes have memory of that, `minor=0:2` gives its device node the number 2 (else that of its place),
 //! `pair=0:1:NODE,NV4` connects the first two by four NVLinks and host bridges of one NUMA node (`BRD`, `PIX`, `PXB`, `PHB`,
-//! `NODE`, `SYS`), `mps=0:4242:524288` lists process 4242 among the first one's clients of an MPS server. `recovery=0:1` says that the first
+//! `NODE`, `SYS`), `fabric=0:9a5c1f00-2b3d-4e5f-8a9b-0c1d2e3f4a5b:3` has NVLink connect the first one to part 3 of that cluster of machines, `mps=0:4242:524288` lists process 4242 among the first one's clients of an MPS server. `recovery=0:1` says that the first
 //! one needs recovery action 1, `remap=0:pending` or `remap=0:failed` what became of rows of its memory. Each `xid=0:31` that
 //! is added while an event set is open is an error 31 of the first one; the first wait for one makes a file beside that with
 //! the answers, whose name ends with `.waits`. A field left empty makes its question return 3 (not supported).
@@ -72,6 +72,7 @@ struct Answers {
     xids: Vec<(usize, c_ulonglong)>,
     cuda: Option<String>,
     pairs: Vec<Pair>,
+    fabrics: Vec<(usize, Fabric)>,
     gpus: Vec<Gpu>,
     instances: Vec<Instance>,
 }
@@ -89,6 +90,25 @@ struct Instance {
 const FIRST_INSTANCE: usize = 10_000;
 /// Where it would be among the GPUs.
 const FIRST_INSTANCE_INDEX: usize = FIRST_INSTANCE - 1;
+
+/// What NVLink connects a GPU to beyond its machine.
+struct Fabric {
+    cluster: [u8; 16],
+    part: c_uint,
+}
+
+impl Fabric {
+    /// As in `9a5c1f00-2b3d-4e5f-8a9b-0c1d2e3f4a5b:3`.
+    fn parse(of: &str) -> Option<Self> {
+        let (uuid, part) = of.split_once(':')?;
+        let digits: String = uuid.chars().filter(|digit| *digit != '-').collect();
+        let mut cluster = [0; 16];
+        for (index, byte) in cluster.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(digits.get(2 * index..2 * index + 2)?, 16).ok()?;
+        }
+        Some(Self { cluster, part: part.trim().parse().ok()? })
+    }
+}
 
 /// How two GPUs are connected.
 struct Pair {
@@ -137,6 +157,10 @@ impl Answers {
                 Some(("xid", of)) => answers.xids.push(numbered(of)?),
                 Some(("pair", of)) => answers.pairs.push(Pair::parse(of)?),
                 Some(("cuda", device)) => answers.cuda = Some(device.to_owned()),
+                Some(("fabric", of)) => {
+                    let (index, of) = of.split_once(':')?;
+                    answers.fabrics.push((index.parse().ok()?, Fabric::parse(of)?));
+                }
                 Some(("mps", of)) => {
                     let (index, listed) = of.split_once(':')?;
                     clients.push((index.parse::<usize>().ok()?, processes(listed)?));
@@ -562,6 +586,36 @@ pub unsafe extern "C" fn nvmlDeviceGetGpuInstanceId(device: Handle, id: *mut c_u
 pub unsafe extern "C" fn nvmlDeviceGetComputeInstanceId(device: Handle, id: *mut c_uint) -> c_int {
     // SAFETY: passed on to the caller.
     with_instance(device, |instance| unsafe { write(id, instance.numbers[1]) })
+}
+
+/// `nvmlGpuFabricInfo_v2_t`.
+#[repr(C)]
+pub struct FabricInfo {
+    version: c_uint,
+    cluster: [u8; 16],
+    status: c_int,
+    part: c_uint,
+    state: u8,
+    health: c_uint,
+}
+
+/// # Safety
+/// As in NVML: `info` must be valid, and as large as its version says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetGpuFabricInfoV(device: Handle, info: *mut FabricInfo) -> c_int {
+    const SECOND: c_uint = size_of::<FabricInfo>() as c_uint | 2 << 24;
+    const COMPLETED: u8 = 3;
+    // SAFETY: passed on to the caller.
+    if unsafe { (*info).version } != SECOND {
+        return INVALID_ARGUMENT;
+    }
+    with_answers(|answers| {
+        let index = (device as usize).wrapping_sub(1);
+        let Some((_, fabric)) = answers.fabrics.iter().find(|(of, _)| *of == index) else { return NOT_SUPPORTED };
+        let (version, cluster, part) = (SECOND, fabric.cluster, fabric.part);
+        // SAFETY: passed on to the caller.
+        unsafe { write(info, FabricInfo { version, cluster, status: SUCCESS, part, state: COMPLETED, health: 0 }) }
+    })
 }
 
 /// `nvmlProcessInfo_t`.

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 /// Makes a placement group, which waits for room. Raises `ValueError` for what no group may ask for.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "one call from one place in Python, by keyword")]
-#[pyo3(signature = (*, name, strategy, bundles, selectors, detached, preferred, urgency = (None, false)))]
+#[pyo3(signature = (*, name, strategy, bundles, selectors, detached, preferred, urgency = (None, false), domain = String::new()))]
 fn create_placement_group(
     py: Python<'_>,
     name: String,
@@ -26,6 +26,7 @@ fn create_placement_group(
     detached: bool,
     preferred: Option<Bound<'_, NodeID>>,
     urgency: (Option<i32>, bool),
+    domain: String,
 ) -> PyResult<PlacementGroupID> {
     let runtime = process::required()?;
     let mut selectors = selectors.into_iter();
@@ -42,6 +43,7 @@ fn create_placement_group(
         preferred: preferred.map(|node| node.get().0),
         priority: urgency.0.unwrap_or_else(assigned::priority),
         preemptible: urgency.1,
+        domain,
         ..GroupCreate::default()
     };
     let made = py.detach(|| runtime.create_group(create));

@@ -244,7 +244,7 @@ fn serve_all(
 fn group_cells(machines: &[Machine], strategy: GroupStrategy) -> String {
     let bundle =
         |index: usize| Bundle { demand: demand(BUNDLES[index % BUNDLES.len()]), selector: Selector::default() };
-    let group = Group { strategy, bundles: (0..BUNDLES_OF_GROUP).map(bundle).collect(), preferred: None };
+    let group = Group { strategy, bundles: (0..BUNDLES_OF_GROUP).map(bundle).collect(), preferred: None, domain: None };
     let mut fleet = Fleet::default();
     let view = |machine: &Machine| NodeView::new(machine.node, &machine.ledger, machine.labels.clone());
     let mut cells = String::new();

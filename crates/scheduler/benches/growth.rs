@@ -92,7 +92,7 @@ fn waiting(kind: u32) -> WaitingKind {
     let who = format!("task `kind-{kind}`");
     if kind.is_multiple_of(10) {
         let bundle = Bundle { demand, selector: Selector::default() };
-        let group = Group { strategy: GroupStrategy::Pack, bundles: vec![bundle; 4], preferred: None };
+        let group = Group { strategy: GroupStrategy::Pack, bundles: vec![bundle; 4], preferred: None, domain: None };
         return WaitingKind { who, count: 20, wanted: GrowthNeed::Group(group) };
     }
     WaitingKind { who, count: REQUESTS / (KINDS - KINDS / 10), wanted: GrowthNeed::ResourceRequest(demand.into()) }

@@ -10,7 +10,7 @@
 //! With `n` machines and `k` changes since the request was asked for last: `k` looks at one machine each, and a few passes
 //! over `n` bits. A request that was never asked for before looks at every machine once.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use oxiray_ids::NodeId;
 use oxiray_resources::Demand;
@@ -79,6 +79,19 @@ struct Alternative {
     selector: Selector,
     preferred: Option<usize>,
     allowed: usize,
+}
+
+/// The machines that have a label, by its value: those of which there are fewest first.
+fn domains(machines: &[Option<Machine>], label: &str) -> Vec<Vec<u32>> {
+    let mut by_value: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+    for (slot, machine) in (0..).zip(machines) {
+        if let Some(value) = machine.as_ref().and_then(|machine| machine.labels.get(label)) {
+            by_value.entry(value).or_default().push(slot);
+        }
+    }
+    let mut domains: Vec<Vec<u32>> = by_value.into_values().collect();
+    domains.sort_by_key(Vec::len);
+    domains
 }
 
 impl Default for Fleet {
@@ -251,7 +264,11 @@ impl Fleet {
         }
         let preferred = group.preferred.and_then(|node| slot_of(self, &node));
         let (machines, strategy) = (&self.machines[..], group.strategy);
-        Search { machines, is_emptied, strategy, kinds, bundles: places, standing: slots, preferred }.run()
+        let search = Search { machines, is_emptied, strategy, kinds, bundles: places, standing: slots, preferred };
+        match &group.domain {
+            None => search.run(),
+            Some(label) => search.run_in_one_of(&domains(machines, label)),
+        }
     }
 
     /// The machine of a slot.

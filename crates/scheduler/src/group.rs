@@ -5,6 +5,8 @@
 //! - GROUP-2: [`GroupStrategy::StrictPack`] uses one machine, [`GroupStrategy::StrictSpread`] one for each bundle;
 //!   [`GroupStrategy::Pack`] uses one where one has room, [`GroupStrategy::Spread`] one for each where there are as many.
 //! - GROUP-3: a group that could be placed with nothing running is never said to be impossible.
+//! - GROUP-4: where a domain is asked for, all machines of the group have that label, with one value. Of the domains with room
+//!   the one with the fewest machines is taken, so that the large ones stay for who needs them.
 //!
 //! The search is bounded ([`crate::group_search`]); a group for which it finds no way waits, and is tried again when
 //! something has become free.
@@ -69,6 +71,8 @@ pub struct Group {
     pub bundles: Vec<Bundle>,
     /// The machine to prefer for a group that packs strictly.
     pub preferred: Option<NodeId>,
+    /// The label of which all its machines have the same value.
+    pub domain: Option<String>,
 }
 
 impl Group {

@@ -1,11 +1,17 @@
 //! Why a placement group is not placed, in words for the person who made it.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use oxiray_resources::{Demand, amount_in_words};
 
 use crate::{
     Bundle, Group, GroupPlacement, GroupStrategy, Misfit, Near, NodeView, Place, Placement, Reason, ResourceRequest,
     Strategy, place, place_group,
 };
+
+/// How many domains are named.
+const DOMAINS_NAMED_MAX: usize = 8;
 
 /// Why a placement group is not placed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +57,15 @@ pub enum GroupObstacle {
         /// What is missing on the machine where the most bundles fit.
         misfit: Misfit,
     },
+    /// No domain has room for all of them.
+    Domains {
+        /// The label that names them.
+        label: String,
+        /// Their values, and how many machines each has: the largest first.
+        sizes: Vec<(String, usize)>,
+        /// How many machines have no such label.
+        unlabelled: usize,
+    },
     /// Each finds room, and no way was found in which all do.
     NoWay,
 }
@@ -59,9 +74,10 @@ impl GroupReason {
     /// Why there is no room on these machines; `is_never` where they are the machines with nothing running.
     pub(crate) fn of(nodes: &[NodeView], group: &Group, is_never: bool) -> Self {
         let alone = group.kinds().into_iter().find_map(|(index, bundle)| alone(nodes, index, bundle));
-        let obstacle = alone.unwrap_or_else(|| match group.strategy {
-            GroupStrategy::StrictSpread => apart(nodes, group, is_never),
-            _ => together(nodes, group),
+        let obstacle = alone.unwrap_or_else(|| match (&group.domain, group.strategy) {
+            (Some(label), _) => apart_in_domains(nodes, label),
+            (None, GroupStrategy::StrictSpread) => apart(nodes, group, is_never),
+            (None, _) => together(nodes, group),
         });
         Self { strategy: group.strategy, obstacle }
     }
@@ -109,11 +125,40 @@ impl GroupReason {
                      {resource} of one machine, and {has}{advice}"
                 )
             }
+            GroupObstacle::Domains { label, sizes, unlabelled } => {
+                let named = sizes.iter().take(DOMAINS_NAMED_MAX);
+                let named: Vec<String> =
+                    named.map(|(value, count)| format!("`{value}` has {}", plural(*count, "machine"))).collect();
+                let others = sizes.len().saturating_sub(DOMAINS_NAMED_MAX);
+                let more = if others > 0 { format!(", and {others} more have no more each") } else { String::new() };
+                let there = if named.is_empty() {
+                    format!("no machine has the label `{label}`")
+                } else {
+                    format!("of label `{label}` {}{more}", named.join(", "))
+                };
+                let now = if is_never { "" } else { " now" };
+                format!(
+                    "all bundles are to be on machines with one value of `{label}`, and no value has room for all of them\
+                     {now}: {there}; {unlabelled} without that label do not count{advice}"
+                )
+            }
             GroupObstacle::NoWay => {
                 format!("each bundle finds a machine with room, but no way was found in which all do{advice}")
             }
         }
     }
+}
+
+/// How large the domains are.
+fn apart_in_domains(nodes: &[NodeView], label: &str) -> GroupObstacle {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for value in nodes.iter().filter_map(|view| view.labels.get(label)) {
+        *counts.entry(value).or_default() += 1;
+    }
+    let unlabelled = nodes.len() - counts.values().sum::<usize>();
+    let mut sizes: Vec<(String, usize)> = counts.into_iter().map(|(value, count)| (value.to_owned(), count)).collect();
+    sizes.sort_by_key(|(_, count)| Reverse(*count));
+    GroupObstacle::Domains { label: label.to_owned(), sizes, unlabelled }
 }
 
 /// What keeps a bundle from being placed even alone.

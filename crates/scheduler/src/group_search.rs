@@ -65,6 +65,23 @@ impl Search<'_> {
         }
     }
 
+    /// GROUP-4: on the machines of one of the domains.
+    pub(crate) fn run_in_one_of(self, domains: &[Vec<u32>]) -> Slots {
+        let Self { machines, is_emptied, strategy, kinds, bundles, standing, preferred } = self;
+        let mut is_proven = true;
+        for domain in domains.iter().filter(|domain| standing.iter().all(|slot| domain.contains(slot))) {
+            let among = Bits::of(domain.iter().copied());
+            let kind = |kind: &Kind| Kind { needs: kind.needs.clone(), fits: kind.fits.clone().and(&among) };
+            let kinds = kinds.iter().map(kind).collect();
+            let (bundles, standing) = (bundles.clone(), standing.clone());
+            match (Search { machines, is_emptied, strategy, kinds, bundles, standing, preferred }).run() {
+                Ok(slots) => return Ok(slots),
+                Err(none) => is_proven &= none.is_proven,
+            }
+        }
+        Err(NoWay { is_proven })
+    }
+
     fn in_any_way(&self) -> Slots {
         let scarce_first = self.scarce_first();
         let totals = self.totals();

@@ -41,7 +41,8 @@ impl World {
         let strategy = self.chance.one_of(PlacementStrategy::ALL);
         let (bundles, known) = (told.collect(), group);
         let preemptible = self.options.preempts() && self.chance.odds(300);
-        let asked = GroupCreate { group, strategy, bundles, detached, preemptible, ..GroupCreate::default() };
+        let domain = if self.chance.odds(200) { "zone".to_owned() } else { String::new() };
+        let asked = GroupCreate { group, strategy, bundles, detached, preemptible, domain, ..GroupCreate::default() };
         if detached {
             self.detached_groups.push(known);
             let ask = |request| GroupCreate { request, ..asked }.into();

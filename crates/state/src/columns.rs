@@ -8,6 +8,7 @@ use oxiray_wire::state::{
     ActorPhase, ActorRow, BundleRow, EnvironmentRow, GroupRow, JobRow, NodeRow, ObjectRow, StateKind, Tables, TaskKind,
     TaskRow, WorkerDuty, WorkerRow,
 };
+use std::collections::BTreeMap;
 
 /// How a column may be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -181,9 +182,14 @@ const PLACEMENT_GROUPS: &[Column<GroupRow>] = &[
     column("bundles", Deep, |row| row.bundles.iter().map(bundle).collect()),
     column("is_detached", Detail, |row| row.detached.into()),
     unrecorded("stats", Deep),
-    unrecorded("topology_strategy", Deep),
+    column("topology_strategy", Deep, |row| row.domain.as_deref().map(topology).into()),
     unrecorded("topology_assignments", Deep),
 ];
+
+/// The one level above machines that a group is packed at.
+fn topology(label: &str) -> Cell {
+    (&BTreeMap::from([(label.to_owned(), "STRICT_PACK".to_owned())])).into()
+}
 
 const OBJECTS: &[Column<ObjectRow>] = &[
     column("object_id", Main, |row| Cell::text(row.object)),

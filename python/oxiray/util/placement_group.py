@@ -107,14 +107,17 @@ def placement_group(
     lifetime: str | None = None,
     _soft_target_node_id: str | None = None,
     bundle_label_selector: list[dict[str, str]] | None = None,
+    topology_strategy: dict[str, str] | None = None,
     *,
     priority: int | None = None,
     preemptible: bool = False,
 ) -> PlacementGroup:
     """Asks for bundles of resources, all or none. Returns at once; `ready()` and `wait()` tell when they are reserved.
 
-    `strategy` is PACK (few machines), SPREAD (many), STRICT_PACK (one) or STRICT_SPREAD (each its own). The group ends
-    with its job unless `lifetime` is "detached". `gpu_memory` in a bundle is bytes of one GPU. `priority` says how urgent it
+    `strategy` is PACK (few machines), SPREAD (many), STRICT_PACK (one) or STRICT_SPREAD (each its own).
+    `topology_strategy`, in its place, is `{label: "STRICT_PACK"}`: all machines of the group have that label with one value, such
+    as "ray.io/gpu-domain" for GPUs that NVLink connects across machines; `{"ray.io/node-id": strategy}` beside it says how the
+    bundles are spread over machines, "PACK" by default. The group ends with its job unless `lifetime` is "detached". `gpu_memory` in a bundle is bytes of one GPU. `priority` says how urgent it
     is, from -1000 to 1000: the higher one goes first; by default as what makes it. With `preemptible` all of it is given back
     early where something of a higher priority needs that, in a cluster with `--preemption=on`: what runs within it ends, and the
     group waits for room again. All three are Oxiray's own. Raises `ValueError` for what no group may ask for, and `TypeError` for
@@ -126,19 +129,21 @@ def placement_group(
     if not isinstance(preemptible, bool):
         raise TypeError(f"preemptible says whether the group may be given back early: it is True or False, and not {preemptible!r}")
 
-    validate_placement_group(bundles, strategy, lifetime, _soft_target_node_id, bundle_label_selector)
+    validate_placement_group(bundles, strategy, lifetime, _soft_target_node_id, bundle_label_selector, topology_strategy)
+    over_nodes, domain = _levels(strategy, topology_strategy)
     if not isinstance(name, str):
         raise TypeError(f"a placement group's name is a string, but {name!r} was given")
     _session.ensure()
     amounts = [_gpu_memory.in_bytes(bundle) for bundle in bundles]
     group_id = _core.create_placement_group(
         name=name,
-        strategy=strategy or "PACK",
+        strategy=over_nodes,
         bundles=[_gpu_memory.inward(bundle) for bundle in amounts],
         selectors=[_strategies.selector(selector) for selector in bundle_label_selector or []],
         detached=lifetime == "detached",
         preferred=NodeID.from_hex(_soft_target_node_id) if _soft_target_node_id else None,
         urgency=(priority, preemptible),
+        domain=domain,
     )
     group = PlacementGroup(group_id, amounts)
     group._is_fresh = True
@@ -233,8 +238,14 @@ def validate_placement_group(
     lifetime: str | None = None,
     _soft_target_node_id: str | None = None,
     bundle_label_selector: Any = None,
+    topology_strategy: Any = None,
 ) -> bool:
     """Raises `ValueError` for what no group may ask for."""
+    if topology_strategy is not None and strategy is not None:
+        raise ValueError(
+            "`strategy` and `topology_strategy` cannot both be specified. How bundles are spread over machines is "
+            f"`topology_strategy['{_NODE_ID}']` there"
+        )
     if strategy is not None and strategy not in VALID_PLACEMENT_GROUP_STRATEGIES:
         raise ValueError(
             f"Invalid placement group strategy {strategy}. Supported strategies are: {sorted(VALID_PLACEMENT_GROUP_STRATEGIES)}"
@@ -243,7 +254,9 @@ def validate_placement_group(
         raise ValueError(
             f"Placement group `lifetime` argument must be either `None` or 'detached'. Got {lifetime}. With None it ends with its job"
         )
-    _check_target(_soft_target_node_id, strategy)
+    if topology_strategy is not None:
+        _check_topology(topology_strategy)
+    _check_target(_soft_target_node_id, _levels(strategy, topology_strategy)[0])
     if not isinstance(bundles, list):
         raise ValueError(f'Placement group bundles must be a list, got {type(bundles)}. Write [{{"CPU": 1}}, {{"GPU": 1}}]')
     if not bundles:
@@ -253,6 +266,40 @@ def validate_placement_group(
     if bundle_label_selector is not None:
         _check_selectors(bundle_label_selector, len(bundles))
     return True
+
+
+#: The label that stands for the machine itself.
+_NODE_ID = "ray.io/node-id"
+
+
+def _levels(strategy: str | None, topology_strategy: dict[str, str] | None) -> tuple[str, str]:
+    """How bundles are spread over machines, and the label of which all these have one value; empty for none."""
+    if topology_strategy is None:
+        return strategy or "PACK", ""
+    return topology_strategy.get(_NODE_ID, "PACK"), next((key for key in topology_strategy if key != _NODE_ID), "")
+
+
+def _check_topology(given: Any) -> None:
+    if not isinstance(given, dict):
+        raise ValueError(f'`topology_strategy` must be a dict, got {type(given).__name__}. Write {{"ray.io/gpu-domain": "STRICT_PACK"}}')
+    for key, value in given.items():
+        if not isinstance(key, str) or not key:
+            raise ValueError(f"`topology_strategy` keys must be non-empty strings, got {key!r}. They are names of labels")
+        if value not in VALID_PLACEMENT_GROUP_STRATEGIES:
+            raise ValueError(
+                f"Invalid topology strategy {value!r} for label {key!r}. Supported strategies are: "
+                f"{sorted(VALID_PLACEMENT_GROUP_STRATEGIES)}"
+            )
+        if key != _NODE_ID and value != "STRICT_PACK":
+            raise ValueError(
+                f"Topology strategy {value!r} for label {key!r} is not supported yet; only 'STRICT_PACK' is, except for {_NODE_ID!r}"
+            )
+    labels = [key for key in given if key != _NODE_ID]
+    if len(labels) > 1:
+        raise ValueError(
+            f"`topology_strategy` currently supports at most one topology label other than `{_NODE_ID}`. Got {labels}: name the one "
+            "of which all machines are to have the same value"
+        )
 
 
 def _check_target(node_id: str | None, strategy: str | None) -> None:

@@ -56,6 +56,7 @@ impl HeadCore {
             reason,
             scheduling,
             creation_ms: took.map_or(0.0, |took| took.as_secs_f64() * 1e3),
+            domain: description.group.domain.clone(),
         }
     }
 

@@ -20,7 +20,7 @@ const JOB: JobId = JobId::from_number(1);
 fn described(number: u8, bundles: usize, name: &str, owner: GroupOwner) -> GroupDescription {
     let demand = Demand::new([(ResourceName::CPU, Quantity::ONE)]).expect("a demand");
     let bundle = Bundle { demand, selector: Selector::default() };
-    let group = Group { strategy: GroupStrategy::Pack, bundles: vec![bundle; bundles], preferred: None };
+    let group = Group { strategy: GroupStrategy::Pack, bundles: vec![bundle; bundles], preferred: None, domain: None };
     GroupDescription { id: id(number), job: JOB, owner, name: name.into(), namespace: "ns".into(), group }
 }
 

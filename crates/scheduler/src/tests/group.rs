@@ -17,7 +17,7 @@ const STRATEGIES: [GroupStrategy; 4] =
 
 fn group(strategy: GroupStrategy, bundles: &[&str]) -> Group {
     let bundle = |text: &&str| Bundle { demand: demand(text), selector: Selector::default() };
-    Group { strategy, bundles: bundles.iter().map(bundle).collect(), preferred: None }
+    Group { strategy, bundles: bundles.iter().map(bundle).collect(), preferred: None, domain: None }
 }
 
 fn zone(name: &str) -> Selector {
@@ -223,6 +223,51 @@ fn is_good(views: &[NodeView], group: &Group, way: &[usize]) -> bool {
     keeps_strategy && views.iter().enumerate().all(fits)
 }
 
+#[test]
+fn a_domain_holds_the_whole_group_and_the_smallest_that_can_is_taken() {
+    let labelled = |number: u8, value: Option<&str>| {
+        let labels = value.map(|value| ("ray.io/gpu-domain".to_owned(), value.to_owned())).into_iter().collect();
+        NodeView::new(node(number), &ledger("GPU 4"), labels)
+    };
+    let machines = [
+        labelled(0, None),
+        labelled(1, Some("large")),
+        labelled(2, Some("large")),
+        labelled(3, Some("small")),
+        labelled(4, Some("large")),
+        labelled(5, Some("small")),
+    ];
+    let with = |strategy, bundles: &[&str]| {
+        let domain = Some("ray.io/gpu-domain".to_owned());
+        Group { domain, ..group(strategy, bundles) }
+    };
+    let of = |count: usize| vec!["GPU 4"; count];
+    assert_eq!(placed(&machines, &with(GroupStrategy::Pack, &of(2))), Ok(vec![3, 5]));
+    assert_eq!(placed(&machines, &with(GroupStrategy::StrictSpread, &of(3))), Ok(vec![1, 2, 4]));
+    assert_eq!(placed(&machines, &with(GroupStrategy::StrictPack, &["GPU 2", "GPU 2"])), Ok(vec![3, 3]));
+    let reason = placed(&machines, &with(GroupStrategy::Pack, &of(4))).unwrap_err();
+    assert!(
+        reason.starts_with("never: all bundles are to be on machines with one value of `ray.io/gpu-domain`"),
+        "{reason}"
+    );
+    assert!(
+        reason.contains("`large` has 3 machines, `small` has 2 machines; 1 without that label do not count"),
+        "{reason}"
+    );
+    let elsewhere = Group { domain: Some("rack".to_owned()), ..group(GroupStrategy::Pack, &of(1)) };
+    let reason = placed(&machines, &elsewhere).unwrap_err();
+    assert!(reason.contains("no machine has the label `rack`"), "{reason}");
+    let mut fleet = Fleet::default();
+    for view in &machines {
+        fleet.put(view);
+    }
+    let one = with(GroupStrategy::Pack, &of(1));
+    assert_eq!(fleet.find_group(&one, &[node(4)]), Some(vec![node(4)]), "where the others stand");
+    let apart = with(GroupStrategy::StrictSpread, &of(2));
+    assert_eq!(fleet.find_group(&apart, &[node(4)]), Some(vec![node(1), node(2)]));
+    assert_eq!(fleet.find_group(&apart, &[node(3)]), None, "the other of its domain is one too few");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -235,8 +280,9 @@ proptest! {
         bundles in prop::collection::vec(bundle(), 1..4),
         standing in prop::collection::vec(0..4_u8, 0..3),
         strategy in prop::sample::select(&STRATEGIES[..]),
+        domain in prop::option::of(Just("zone".to_owned())),
     ) {
-        let group = Group { strategy, bundles, preferred: None };
+        let group = Group { strategy, bundles, preferred: None, domain };
         let mut views: Vec<NodeView> = machines.iter().zip(0..).map(|(ledger, number)| view(number, ledger)).collect();
         let stands: BTreeSet<usize> = standing.iter().map(|number| usize::from(*number)).collect();
         let standing: Vec<NodeId> = standing.into_iter().map(node).collect();
@@ -250,7 +296,10 @@ proptest! {
                 GroupStrategy::StrictPack => stands.is_empty() || way.iter().all(|machine| stands.contains(machine)),
                 GroupStrategy::Pack | GroupStrategy::Spread => true,
             };
-            let is_way = |way: &Vec<usize>| is_allowed(way) && is_good(&views, &group, way);
+            let known = stands.iter().copied().filter(|machine| *machine < views.len());
+            let zones = |way: &[usize]| known.clone().chain(way.iter().copied()).map(|on| on % 2).collect::<BTreeSet<_>>();
+            let is_together = |way: &[usize]| group.domain.is_none() || zones(way).len() == 1;
+            let is_way = |way: &Vec<usize>| is_allowed(way) && is_together(way) && is_good(&views, &group, way);
             let mut all = ways(views.len(), group.bundles.len());
             match fleet.find_group(&group, &standing) {
                 Some(nodes) => {
@@ -275,7 +324,7 @@ proptest! {
     ) {
         let mut ledgers = machines;
         let views: Vec<NodeView> = ledgers.iter().zip(0..).map(|(ledger, number)| view(number, ledger)).collect();
-        let group = Group { strategy, bundles, preferred: None };
+        let group = Group { strategy, bundles, preferred: None, domain: None };
         let count = |node: &NodeId| usize::from(node.as_bytes()[0]);
         let good = |views: &[NodeView]| ways(views.len(), group.bundles.len()).any(|way| is_good(views, &group, &way));
         match place_group(&views, &group) {

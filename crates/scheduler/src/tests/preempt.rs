@@ -63,7 +63,7 @@ fn waiter(priority: i32, sought: SoughtRoom<'_>, count: usize) -> UrgentWaiter<'
 
 fn group(strategy: GroupStrategy, bundles: &[&str]) -> Group {
     let bundle = |text: &&str| Bundle { demand: demand(text), selector: Selector::default() };
-    Group { strategy, bundles: bundles.iter().map(bundle).collect(), preferred: None }
+    Group { strategy, bundles: bundles.iter().map(bundle).collect(), preferred: None, domain: None }
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn each_machine_tells_the_first_rule_that_fails() {
 #[test]
 fn bundles_are_asked_for_one_by_one_and_then_together() {
     let bundle = |asked: &str| Bundle { demand: demand(asked), selector: Selector::default() };
-    let group = |strategy, bundles| Group { strategy, bundles, preferred: None };
+    let group = |strategy, bundles| Group { strategy, bundles, preferred: None, domain: None };
     let spread = group(GroupStrategy::StrictSpread, vec![bundle("CPU 1"), bundle("GPU 1")]);
     let told = shown(group_verdicts(&views(), &spread));
     assert_eq!(told[0], "missing: bundle 1, {GPU: 1}: it has no GPU, and 1 is asked for");

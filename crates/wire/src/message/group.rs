@@ -40,6 +40,9 @@ pub struct GroupCreate {
     /// Whether all of it may be given back early for what is more urgent; it waits for room again then.
     #[field(10)]
     pub preemptible: bool,
+    /// The label of which all its machines are to have the same value; empty for none.
+    #[field(11)]
+    pub domain: String,
 }
 
 spelled! {

@@ -398,6 +398,10 @@ pub struct GroupRow {
     /// How long setting it aside took, in milliseconds; 0 where that is not done.
     #[field(11)]
     pub creation_ms: f64,
+    /// The label of which all its machines have the same value.
+    #[field(12)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
 }
 
 /// A bundle of a placement group.

@@ -111,7 +111,12 @@ fn what_no_group_could_bring_is_known_for_a_group_of_bundles() {
     let bundles = |cpus: &[u32]| {
         let demand = |cpus: &u32| Demand::new([(ResourceName::CPU, Quantity::whole(*cpus))]).expect("a demand");
         let bundles = cpus.iter().map(|cpus| Bundle { demand: demand(cpus), selector: Selector::default() });
-        Need::Group(Arc::new(Group { strategy: GroupStrategy::Pack, bundles: bundles.collect(), preferred: None }))
+        Need::Group(Arc::new(Group {
+            strategy: GroupStrategy::Pack,
+            bundles: bundles.collect(),
+            preferred: None,
+            domain: None,
+        }))
     };
     let never_brought = |world: &World, need| {
         let head = world.core.as_head();
