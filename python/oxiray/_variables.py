@@ -114,6 +114,7 @@ SETTINGS: dict[str, tuple[Variable, ...]] = {
         Variable("OXIRAY_JOB_PRIORITY", "how urgent what a program makes is (-1000 to 1000), the higher one first", "0"),
         Variable("OXIRAY_MIG_STRATEGY", "how GPUs are offered that are partitioned into MIG instances: `none`, `single` or `mixed`", "mixed"),
         Variable("OXIRAY_DEVICE_ORDER", "which of several free devices are taken: those that are near to each other (`topology`), or `lowest`", "topology"),
+        Variable("OXIRAY_PIN_CPUS", "`local`: workers with whole devices run on the processors of these devices' NUMA node; `off`", "`off`"),
         Variable("OXIRAY_NVML_LIBRARY", "the NVML library that is asked about NVIDIA's devices", "the system's"),
         Variable("OXIRAY_CUDA_LIBRARY", "the library of CUDA's driver API by which a device is checked", "the system's"),
         Variable("OXIRAY_XIDS_FATAL", "Xids after which a GPU is out of service, such as `31,74`", "as NVIDIA's catalogue says"),

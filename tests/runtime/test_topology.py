@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import commands
@@ -97,3 +100,40 @@ def test_the_command_shows_how_devices_are_connected(answers: nvml.Answers) -> N
     ]
     answers.write(FOUR)
     assert "How NVIDIA GPUs are connected is not known beyond their NUMA nodes" in commands.run("hardware", "--topology")
+
+
+GB200 = Path(__file__).parents[1] / "fixtures" / "hosts" / "nvidia-gb200"
+
+
+@pytest.mark.parametrize("setting", ["local", "off"])
+def test_a_worker_runs_near_its_devices_where_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, setting: str
+) -> None:
+    ray.shutdown()
+    request.addfinalizer(ray.shutdown)
+    monkeypatch.setenv("OXIRAY_HOST_ROOT", str(GB200))
+    monkeypatch.setenv("OXIRAY_PIN_CPUS", setting)
+    ray.init(num_cpus=2)
+    # The recorded machine has processor 0 beside GPUs 0 and 1, and processor 1 beside the others.
+    everywhere = set(os.sched_getaffinity(0))
+    near = [{0} & everywhere, {1} & everywhere] if setting == "local" else [everywhere, everywhere]
+
+    @ray.remote(num_cpus=0)
+    def processors() -> tuple[list[int], set[int], set[int]]:
+        child = "import os; print(*os.sched_getaffinity(0))"
+        printed = subprocess.run([sys.executable, "-c", child], capture_output=True, text=True, check=True, timeout=30).stdout
+        gpus = [int(gpu) for gpu in ray.get_gpu_ids()]
+        return gpus, set(os.sched_getaffinity(0)), {int(cpu) for cpu in printed.split()}
+
+    for count in (1, 2):
+        gpus, own, childs = ray.get(processors.options(num_gpus=count).remote(), timeout=60)
+        assert own == childs == near[gpus[0] // 2], (gpus, own)
+    for anywhere in ({"num_gpus": 4}, {"num_gpus": 0.5}, {"num_gpus": 0}, {"num_gpus": 1, "num_cpus": 2}):
+        assert ray.get(processors.options(**anywhere).remote(), timeout=60)[1] == everywhere, anywhere
+
+
+def test_a_place_for_workers_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray.shutdown()
+    monkeypatch.setenv("OXIRAY_PIN_CPUS", "near")
+    with pytest.raises(ValueError, match="is `near`; it is to be `local` or `off`"):
+        ray.init(num_cpus=1)

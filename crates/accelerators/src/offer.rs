@@ -8,6 +8,7 @@ mod parts;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use oxiray_families::HostFacts as _;
 use oxiray_families::mig::MigInstance;
 use oxiray_families::{
     Detected, Device, DeviceNode, DeviceResource, Family, GPU, Lookup, NodeNumber, Pair, Preset, device_resource,
@@ -17,6 +18,7 @@ use oxiray_resources::DEVICES_MAX;
 use serde::Serialize;
 
 use crate::detect::Detection;
+use crate::host::Host;
 
 /// Chooses the vendor that `GPU` stands for: `nvidia`, `amd` or `intel`.
 pub const GPU_FAMILY_VARIABLE: &str = "OXIRAY_GPU_FAMILY";
@@ -44,6 +46,9 @@ pub struct Offer {
     /// The device nodes of every accelerator that the machine has, offered or not.
     #[serde(skip)]
     pub device_nodes: Vec<DeviceNode>,
+    /// The processors of each NUMA node, where workers are to run near their devices.
+    #[serde(skip)]
+    pub processors: BTreeMap<u32, String>,
     /// What the user should know about how the environment was read.
     pub warnings: Vec<String>,
 }
@@ -232,6 +237,31 @@ impl DeviceOffer {
 }
 
 impl Offer {
+    /// With workers near their devices: the processors of the devices' NUMA nodes, as the host lists them.
+    #[must_use]
+    pub fn with_processors(mut self, host: &Host) -> Self {
+        let slots = self.devices.iter().flat_map(|offered| offered.slots.iter().flatten());
+        let nodes: BTreeSet<u32> = slots.filter_map(|slot| slot.numa_node).collect();
+        let list = |node: u32| Some((node, host.read(&format!("/sys/devices/system/node/node{node}/cpulist"))?));
+        self.processors = nodes.into_iter().filter_map(list).collect();
+        self
+    }
+
+    /// The processors near these devices, where all of them are near the same ones.
+    pub fn processors_near(&self, slots: &[(&str, Vec<u32>)]) -> Option<&str> {
+        let mut found = None;
+        for (resource, numbers) in slots {
+            let offered = self.of(resource)?;
+            for number in numbers {
+                let node = offered.slots.get(*number as usize)?.as_ref()?.numa_node?;
+                if *found.get_or_insert(node) != node {
+                    return None;
+                }
+            }
+        }
+        self.processors.get(&found?).map(String::as_str)
+    }
+
     /// The offer of a resource that is made of devices.
     pub fn of(&self, resource: &str) -> Option<&DeviceOffer> {
         self.devices.iter().find(|offer| offer.resource() == resource)
@@ -261,6 +291,7 @@ pub fn offer(
         devices: Vec::new(),
         scalars: BTreeMap::new(),
         labels: BTreeMap::new(),
+        processors: BTreeMap::new(),
         gpu_family,
         device_nodes: own_nodes(detection),
         warnings: Vec::new(),

@@ -118,6 +118,10 @@ pub(crate) struct DeviceOptions {
     /// lowest numbers.
     #[arg(long, value_name = "topology|lowest")]
     pub(crate) device_order: Option<String>,
+    /// Where workers with whole devices run: `local` keeps them on the processors of the devices' NUMA node, `off` anywhere. `off`
+    /// where it is left out.
+    #[arg(long, value_name = "local|off")]
+    pub(crate) pin_cpus: Option<String>,
     /// How GPUs are offered that are partitioned into MIG instances: `none` does not offer them, `single` offers each instance as
     /// one GPU (all must be alike), `mixed` as one of its profile's resource, such as `mig-1g.10gb`.
     #[arg(long, value_name = "none|single|mixed")]

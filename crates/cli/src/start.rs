@@ -54,6 +54,23 @@ fn start_growing(options: &StartOptions, config: &Config, path: &Path) -> anyhow
     Ok(())
 }
 
+/// What a head does beside; `is_first` where it joins no cluster.
+fn head_config(options: &StartOptions, is_first: bool) -> anyhow::Result<HeadConfig> {
+    Ok(HeadConfig {
+        listen: listen(options)?,
+        keeps: is_first,
+        fresh: options.fresh,
+        store: store(options)?,
+        standby: options.store.standby,
+        keeps_cluster: options.keep_cluster,
+        certificate_ms: options.node_certificate.as_deref().map(certificate_ms).transpose()?,
+        authority_file: options.authority_file.as_deref().map(std::path::absolute).transpose()?,
+        preemption: options.scheduling.preemption.clone(),
+        preemption_grace_s: options.scheduling.preemption_grace_s,
+        job_order: options.scheduling.job_order.clone(),
+    })
+}
+
 fn config(options: &StartOptions) -> anyhow::Result<Config> {
     let join = options.address.clone().filter(|_| !options.head);
     if !options.head && join.is_none() {
@@ -93,21 +110,10 @@ fn config(options: &StartOptions) -> anyhow::Result<Config> {
         device_violations: options.devices.device_violations.clone(),
         gpu_memory: options.devices.gpu_memory,
         device_order: options.devices.device_order.clone(),
+        pin_cpus: options.devices.pin_cpus.clone(),
         mig: options.devices.mig.clone(),
     };
-    let head = HeadConfig {
-        listen: listen(options)?,
-        keeps: join.is_none(),
-        fresh: options.fresh,
-        store: store(options)?,
-        standby: options.store.standby,
-        keeps_cluster: options.keep_cluster,
-        certificate_ms: options.node_certificate.as_deref().map(certificate_ms).transpose()?,
-        authority_file: options.authority_file.as_deref().map(std::path::absolute).transpose()?,
-        preemption: options.scheduling.preemption.clone(),
-        preemption_grace_s: options.scheduling.preemption_grace_s,
-        job_order: options.scheduling.job_order.clone(),
-    };
+    let head = head_config(options, join.is_none())?;
     let member = MemberConfig {
         join,
         token_file: options.token_file.as_deref().map(std::path::absolute).transpose()?,

@@ -1,5 +1,6 @@
 //! What the daemon assigned to this worker: which devices it may use, which actor it is.
 
+use crate::pinning::pin;
 use oxiray_ids::{ActorId, PlacementGroupId, WorkerId};
 use oxiray_wire::message::{Amount, Assign, Devices};
 use parking_lot::RwLock;
@@ -90,6 +91,10 @@ pub fn priority() -> i32 {
 /// From here on, this process is that worker.
 pub fn assign(assign: &Assign) {
     set_priority(assign.priority);
+    if !assign.cpus.is_empty() {
+        let cpus = assign.resources.iter().find(|amount| amount.resource == "CPU").map_or(0, |amount| amount.units);
+        pin(&assign.cpus, cpus.div_ceil(10_000) as usize);
+    }
     let assigned = Assigned::from(assign);
     CAPTURES.store(assigned.captures && assigned.group.is_some(), Ordering::Relaxed);
     *ASSIGNED.write() = Some(Arc::new(assigned));

@@ -21,6 +21,7 @@ pub mod daemon;
 pub mod driver;
 mod functions;
 mod language;
+mod pinning;
 pub mod process;
 pub mod template;
 pub mod worker;

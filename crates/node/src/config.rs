@@ -46,6 +46,8 @@ const JOB_ORDER_VARIABLE: &str = "OXIRAY_JOB_ORDER";
 const ISOLATION_VARIABLE: &str = "OXIRAY_DEVICE_ISOLATION";
 /// Which of several free devices are taken.
 const ORDER_VARIABLE: &str = "OXIRAY_DEVICE_ORDER";
+/// Whether workers run on the processors near their devices.
+const PIN_VARIABLE: &str = "OXIRAY_PIN_CPUS";
 /// Says what becomes of a worker that has a device open which it was not granted.
 const VIOLATIONS_VARIABLE: &str = "OXIRAY_DEVICE_VIOLATIONS";
 
@@ -104,6 +106,9 @@ pub struct MachineConfig {
     pub gpu_memory: Option<u64>,
     /// Which of several free devices are taken: `topology` or `lowest`; as `OXIRAY_DEVICE_ORDER` says where it is left out.
     pub device_order: Option<String>,
+    /// Whether workers with whole devices run on the processors near these: `local` or `off`; as `OXIRAY_PIN_CPUS` says where it
+    /// is left out.
+    pub pin_cpus: Option<String>,
     /// How partitioned GPUs are offered: `none`, `single` or `mixed`; as `OXIRAY_MIG_STRATEGY` says where it is left out.
     pub mig: Option<String>,
 }
@@ -249,6 +254,14 @@ pub enum PlanError {
         /// What was asked for.
         given: String,
     },
+    /// Workers are kept nowhere of the kind.
+    #[error(
+        "where workers with devices run is `{given}`; it is to be `local` or `off`, as --pin-cpus= or in {PIN_VARIABLE}"
+    )]
+    Pin {
+        /// What was asked for.
+        given: String,
+    },
     /// Preemption is neither on nor off.
     #[error("preemption is `{given}`; it is to be `on` or `off`, as --preemption= or in {PREEMPTION_VARIABLE}")]
     Preemption {
@@ -355,6 +368,8 @@ pub fn plan(config: &Config, host: &Host) -> Result<(Plan, Bounds), PlanError> {
     }
     let said = |name: &str| config.machine.mig.clone().filter(|_| name == STRATEGY_VARIABLE);
     let offer = offer(&detection, &|name| said(name).or_else(|| host.variable(name)), &requested)?;
+    let pins = config.machine.pin_cpus.clone().or_else(|| host.variable(PIN_VARIABLE));
+    let offer = if pins_workers(pins.as_deref())? { offer.with_processors(host) } else { offer };
     let named = offer.totals().into_iter().map(|(name, total)| Ok((ResourceName::new(&name)?, total)));
     let inventory = Inventory::new(named.collect::<Result<Vec<_>, PlanError>>()?)?;
     let inventory = with_gpu_memory(inventory, &offer, config.machine.gpu_memory);
@@ -426,6 +441,15 @@ fn with_topologies(mut inventory: Inventory, offer: &Offer) -> Result<Inventory,
         }
     }
     Ok(inventory)
+}
+
+/// What was asked for, of where workers with whole devices run.
+fn pins_workers(asked: Option<&str>) -> Result<bool, PlanError> {
+    match asked.map(str::trim) {
+        None | Some("" | "off") => Ok(false),
+        Some("local") => Ok(true),
+        Some(given) => Err(PlanError::Pin { given: given.to_owned() }),
+    }
 }
 
 /// What was asked for, of workers that have devices open which they were not granted.

@@ -141,9 +141,17 @@ impl NodeCore {
                 let given = memory_variables(part.memory_bytes, whole, is_set);
                 variables.extend(given.into_iter().map(|(name, value)| Variable { name, value: Some(value) }));
             }
-            let fence = decision.fence.clone();
-            Ok((Assign { variables, devices: devices.collect(), resources, fence, ..Assign::default() }, decision))
+            let (fence, cpus) = (decision.fence.clone(), self.processors_for(grant, &slots));
+            let devices = devices.collect();
+            Ok((Assign { variables, devices, resources, fence, cpus, ..Assign::default() }, decision))
         })
+    }
+
+    /// The processors that a worker with whole devices is to run on; empty for any. What has a share of one runs anywhere.
+    fn processors_for(&self, grant: &Grant, slots: &Slots<'_>) -> String {
+        let is_whole = grant.devices().iter().flat_map(|of| &of.shares).all(|share| share.share == Quantity::ONE);
+        let near = self.plan.offer.processors_near(slots).filter(|_| is_whole);
+        near.unwrap_or_default().to_owned()
     }
 
     /// Looks at something with the variables of a worker that has these of its own.

@@ -52,6 +52,9 @@ pub struct Assign {
     /// Whether it may be told to end early for what is more urgent.
     #[field(14)]
     pub preemptible: bool,
+    /// The processors that it is to run on, near its devices, as the kernel writes such lists; empty for any.
+    #[field(15)]
+    pub cpus: String,
 }
 
 /// Device nodes that a worker is kept from.
