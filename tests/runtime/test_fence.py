@@ -19,21 +19,11 @@ from typing import Any
 
 import pytest
 import ray
+from fenced import HELD, NOBODY, NUMBERS, fences, held, recorded
 from ray.cluster_utils import Cluster
 
-#: Which device stands for which GPU, by the kernel's numbers.
-NUMBERS = [(1, 7), (1, 5)]
-NOBODY = 65534
 #: What a process may try in order to open a node.
 WAYS = ["by its name", "by a symbolic link", "by a node of its number", "by /proc/self/fd", "after setsid", "a child of a child"]
-
-
-def fences() -> dict[str, Any]:
-    """Which mechanisms work here, as `oxiray hardware` says."""
-    from oxiray import _cli
-
-    printed = subprocess.run([_cli.native_binary(), "hardware", "--json"], capture_output=True, text=True, check=True)
-    return json.loads(printed.stdout)["fences"] or {}
 
 
 def mechanism() -> str:
@@ -43,25 +33,6 @@ def mechanism() -> str:
     if not working:
         pytest.skip(f"the kernel refuses nobody any node here: {fences()}")
     return working[0]
-
-
-def recorded(folder: Path, with_nodes: bool = True) -> Path:
-    """A machine with two GPUs: their nodes are devices that can be opened, or, without rights to make those, files."""
-    host = folder / "host"
-    (host / "dev").mkdir(parents=True)
-    for minor, (major, number) in enumerate(NUMBERS):
-        node = host / "dev" / f"nvidia{minor}"
-        if with_nodes:
-            os.mknod(node, stat.S_IFCHR | 0o666, os.makedev(major, number))
-            node.chmod(0o666)
-        else:
-            node.write_text("")
-    gpus = [f"NVIDIA A100|GPU-{index}|00000000:0{index + 1}:00.0|85899345920|0|" for index in range(2)]
-    (host / "nvml.txt").write_text("\n".join(["driver=550.54.15", *gpus, "minor=0:0", "minor=1:1", ""]))
-    nodes = {f"/dev/nvidia{minor}": f"{major}:{number}" for minor, (major, number) in enumerate(NUMBERS)}
-    described = {"about": "Two GPUs whose nodes open.", "nvml": {"answers_file": "nvml.txt"}, "nodes": nodes}
-    (host / "host.json").write_text(json.dumps(described))
-    return host
 
 
 def opened(path: str) -> str:
@@ -264,26 +235,6 @@ def test_stray_descriptors_are_closed_before_user_code(
     assert opened_by_template == 2 and is_kept[own] and not is_kept[1 - own], "what another was granted is closed"
     ray.shutdown()
     assert f"host/dev/nvidia{1 - own} was closed" in capfd.readouterr().err
-
-
-#: Whom a ruleset of Landlock is for: where cgroups are mounted read-only, as in containers, and a plain user.
-HELD = ["read-only cgroups", "nobody"]
-#: Makes all cgroups read-only in a mount namespace of its own, and becomes what follows.
-_READ_ONLY = """
-import os, subprocess, sys
-for line in open("/proc/self/mountinfo"):
-    before, _, after = line.partition(" - ")
-    if after.split()[0] in ("cgroup", "cgroup2"):
-        subprocess.run(["mount", "-o", "remount,bind,ro", before.split()[4]], check=True)
-os.execvp(sys.argv[1], sys.argv[1:])
-"""
-
-
-def held(who: str, command: list[str]) -> list[str]:
-    """A command as that user, or in such a container."""
-    if who == "nobody":
-        return ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *command]
-    return ["unshare", "--mount", sys.executable, "-c", _READ_ONLY, *command]
 
 
 @pytest.mark.parametrize("who", HELD)
