@@ -3,7 +3,8 @@
 //! bundles takes.
 //!
 //! `make bench-scheduler`, or `cargo bench -p oxiray-scheduler --bench cluster -- --write "$PWD/benches/SCHEDULER.md"`.
-//! `--requests N` and `--machines N` measure less; `--groups N` measures the groups alone.
+//! `--requests N` and `--machines N` measure less, with `--bytes` with memory of devices and priorities; `--groups N` measures
+//! the groups alone.
 //!
 //! What is measured is the scheduler: the queue, the decision, what is booked on the view, and the word of a machine whose
 //! ledger changed. What the machines' own ledgers do, which other computers would, is left out of the time.
@@ -16,8 +17,8 @@ use std::time::{Duration, Instant};
 use oxiray_ids::NodeId;
 use oxiray_resources::{Demand, Grant, Inventory, Ledger, Quantity, ResourceName};
 use oxiray_scheduler::{
-    Bundle, Condition, Fleet, Found, Group, GroupStrategy, Near, NodeView, Operator, Place, ResourceRequest, Selector,
-    Shares, Strategy, WaitQueue,
+    Bundle, Claimant, Condition, Fleet, Found, Group, GroupStrategy, Near, NodeView, Operator, Place, ResourceRequest,
+    Selector, Shares, Strategy, WaitQueue,
 };
 
 /// What machines there are: eight devices each, but for every tenth, which has none.
@@ -53,6 +54,17 @@ const DEMANDS: [&str; 20] = [
     "GPU 0.2, CPU 1",
     "CPU 1, memory 4",
 ];
+/// The same with memory of a GPU in place of most shares, by kind.
+const IN_BYTES: [(usize, &str); 4] = [
+    (9, "gpu_memory 21474836480, CPU 1"),
+    (10, "gpu_memory 34359738368"),
+    (11, "gpu_memory 8589934592, CPU 0.5"),
+    (18, "gpu_memory 17179869184, CPU 1"),
+];
+/// What each GPU has then.
+const GPU_BYTES: u64 = 80 << 30;
+/// Whose requests they are then, and how urgent.
+const CLAIMANTS: [(u32, i32); 6] = [(1, 0), (1, 50), (2, 0), (2, -10), (3, 0), (3, 100)];
 /// Those that are spread, and those that want a zone.
 const SPREAD: [usize; 2] = [2, 9];
 const IN_ZONE: [usize; 2] = [5, 19];
@@ -69,7 +81,9 @@ const ENDS_PER_ROUND: usize = 32;
 fn amounts(text: &str) -> Vec<(ResourceName, f64)> {
     let entries = text.split(", ").map(|entry| entry.split_once(' ').expect("`name amount`"));
     entries
-        .map(|(name, amount)| (ResourceName::new(name).expect("a name"), amount.parse().expect("a number")))
+        .map(|(name, amount)| {
+            (ResourceName::new(ResourceName::of_option(name)).expect("a name"), amount.parse().expect("a number"))
+        })
         .collect()
 }
 
@@ -79,8 +93,18 @@ fn demand(text: &str) -> Demand {
     Demand::new(amounts).expect("a demand")
 }
 
-fn resource_request(kind: usize) -> ResourceRequest {
-    let demand = demand(DEMANDS[kind]);
+/// What is asked for, and of what.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Load {
+    /// Whole devices and shares, by one job.
+    Shares,
+    /// Bytes of memory besides, by several jobs with priorities.
+    SharesAndBytes,
+}
+
+fn resource_request(kind: usize, load: Load) -> ResourceRequest {
+    let in_bytes = IN_BYTES.iter().find(|(of, _)| load == Load::SharesAndBytes && *of == kind);
+    let demand = demand(in_bytes.map_or(DEMANDS[kind], |(_, text)| text));
     let strategy = if SPREAD.contains(&kind) { Strategy::Spread } else { Strategy::Default };
     let condition = Condition { key: "zone".into(), operator: Operator::In(vec!["a".into(), "b".into()]) };
     let selectors = if IN_ZONE.contains(&kind) { vec![Selector(vec![condition])] } else { Vec::new() };
@@ -128,7 +152,7 @@ fn resident() -> u64 {
     pages * 4096
 }
 
-fn machines(count: usize) -> Vec<Machine> {
+fn machines(count: usize, load: Load) -> Vec<Machine> {
     let machine = |number: usize| {
         let mut bytes = [0; 28];
         bytes[..8].copy_from_slice(&(number as u64).to_be_bytes());
@@ -139,13 +163,18 @@ fn machines(count: usize) -> Vec<Machine> {
         offer.push((ResourceName::new(&mark).expect("a name"), 1.0));
         let zone = ["a", "b", "c", "d"][number / 16 % 4];
         let labels = [("ray.io/node-id".to_owned(), node.hex()), ("zone".to_owned(), zone.to_owned())];
-        Machine { node, ledger: Ledger::new(Inventory::new(offer).expect("an inventory")), labels: labels.into() }
+        let mut inventory = Inventory::new(offer).expect("an inventory");
+        let gpus = inventory.total(ResourceName::GPU.as_str()).wholes() as usize;
+        if load == Load::SharesAndBytes && gpus > 0 {
+            inventory = inventory.with_device_memory(ResourceName::GPU, vec![GPU_BYTES; gpus]);
+        }
+        Machine { node, ledger: Ledger::new(inventory), labels: labels.into() }
     };
     (0..count).map(machine).collect()
 }
 
-fn measure(count: usize, requests: usize) -> Figures {
-    let mut machines = machines(count);
+fn measure(count: usize, requests: usize, load: Load) -> Figures {
+    let mut machines = machines(count, load);
     let before = resident();
     let begin = Instant::now();
     let mut fleet = Fleet::default();
@@ -153,14 +182,20 @@ fn measure(count: usize, requests: usize) -> Figures {
         fleet.put(&NodeView::new(machine.node, &machine.ledger, machine.labels.clone()));
     }
     let joined = begin.elapsed();
-    let resource_requests: Vec<ResourceRequest> = (0..DEMANDS.len()).map(resource_request).collect();
+    let resource_requests: Vec<ResourceRequest> = (0..DEMANDS.len()).map(|kind| resource_request(kind, load)).collect();
     let with_fleet = resident();
     let mut queue: WaitQueue<u32, u64, ResourceRequest> = WaitQueue::new();
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
     for ticket in 0..requests as u64 {
-        queue
-            .push(ONE_JOB, ticket, resource_requests[dice.below(resource_requests.len())].clone())
-            .expect("there is room");
+        let asked = resource_requests[dice.below(resource_requests.len())].clone();
+        let claimant = match load {
+            Load::Shares => ONE_JOB.into(),
+            Load::SharesAndBytes => {
+                let (job, priority) = CLAIMANTS[dice.below(CLAIMANTS.len())];
+                Claimant::new(job, priority)
+            }
+        };
+        queue.push(claimant, ticket, asked).expect("there is room");
     }
     let queue_bytes = resident().saturating_sub(with_fleet);
     let views = fleet.views();
@@ -266,7 +301,7 @@ fn group_cells(machines: &[Machine], strategy: GroupStrategy) -> String {
 }
 
 fn group_row(count: usize) -> String {
-    let machines = machines(count);
+    let machines = machines(count, Load::Shares);
     let cells = [GroupStrategy::StrictSpread, GroupStrategy::Pack].map(|strategy| group_cells(&machines, strategy));
     format!("| {count} |{}", cells.concat())
 }
@@ -313,22 +348,33 @@ fn environment() -> String {
     )
 }
 
+const COLUMNS: &str = "| machines | placed per s | decision: median | 99 % | 99.9 % | longest | a look at every machine instead | \
+    a machine joins | machines, MB | requests, MB |\n|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n";
+
+fn bytes_heading() -> String {
+    format!(
+        "\n# Memory of devices, and priorities\n\nThe same, where each GPU has 80 GiB and {} of the 20 kinds ask for bytes of one in \
+         place of a share, so that shares and bytes are counted together; the requests are of {} pairs of a job and a \
+         priority.\n\n{COLUMNS}",
+        IN_BYTES.len(),
+        CLAIMANTS.len()
+    )
+}
+
 fn heading(requests: usize) -> String {
     format!(
         "# The scheduler at scale\n\n`make bench-scheduler`: {requests} requests of {} kinds, whole devices, shares and \
          none, wait on machines of 8 devices (GPU, TPU and Neuron mixed; every tenth has none). All that fit are placed; \
          then {ENDS_PER_ROUND} that run end at a time, and what fits is placed, until nobody waits. One thread, a process \
          for each row: `placed per s` counts the processor's time, decisions the clock's, in µs (what else this machine \
-         did comes in); memory is what the process grew by.\n\nMeasured on {}.\n\n\
-         | machines | placed per s | decision: median | 99 % | 99.9 % | longest | a look at every machine instead | \
-         a machine joins | machines, MB | requests, MB |\n|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+         did comes in); memory is what the process grew by.\n\nMeasured on {}.\n\n{COLUMNS}",
         DEMANDS.len(),
         environment()
     )
 }
 
 /// One size in a process of its own, so that its memory is its own.
-fn measured_apart(machines: usize, requests: usize) -> String {
+fn measured_apart(machines: usize, requests: usize, load: Load) -> String {
     let own = std::env::current_exe().expect("the path of this program");
     let sizes = [("--machines", machines), ("--requests", requests)];
     let done = sizes
@@ -337,6 +383,7 @@ fn measured_apart(machines: usize, requests: usize) -> String {
             command.arg(name).arg(number.to_string());
             command
         })
+        .args((load == Load::SharesAndBytes).then_some("--bytes"))
         .output()
         .expect("this program runs again");
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
@@ -356,14 +403,22 @@ fn main() {
     let number = |name: &str| option(name).map(|text| text.parse::<usize>().expect("a number"));
     let requests = number("--requests").unwrap_or(1_000_000);
     if let Some(machines) = number("--machines") {
-        return print(&row(&measure(machines, requests)));
+        let in_bytes = arguments.iter().any(|argument| argument == "--bytes");
+        let load = if in_bytes { Load::SharesAndBytes } else { Load::Shares };
+        return print(&row(&measure(machines, requests, load)));
     }
     if let Some(machines) = number("--groups") {
         return print(&group_row(machines));
     }
     let mut text = heading(requests);
     for machines in [100, 1_000, 10_000] {
-        let row = measured_apart(machines, requests);
+        let row = measured_apart(machines, requests, Load::Shares);
+        print(&row);
+        let _ = writeln!(text, "{row}");
+    }
+    text.push_str(&bytes_heading());
+    for machines in [100, 1_000, 10_000] {
+        let row = measured_apart(machines, requests, Load::SharesAndBytes);
         print(&row);
         let _ = writeln!(text, "{row}");
     }
