@@ -10,7 +10,7 @@
 #   bench-scale  a real head with up to 1,000 members that one program plays over TLS; writes benches/SCALE.md
 #   bench-preload  a GPU task in a fresh worker that has PyTorch already, beside one that imports it
 #   bench-train  training beside Ray 2.60 and torchrun, two workers on the CPU; writes benches/TRAIN.md
-#   soak   20,000 tasks of random device shares with workers killed at random
+#   soak   20,000 tasks of random device shares with workers killed at random, and 20,000 of shares and memories with trespassers and devices that fall ill
 #   chaos  a mixed load on several daemons while processes of every kind are killed and others mean harm, for CHAOS_SECONDS (30 minutes)
 #   hogs   tasks and actors that take all memory beside honest ones, in a container of 2 GiB and in a pod, for HOGS_SECONDS (10 minutes) each; as root
 #   simulate  clusters simulated under seeds, 20,000 of them or SEEDS=A..B; `make test` runs the first 2,000
@@ -108,6 +108,7 @@ third-parties: venv
 
 soak: venv
 	$(VENV)/bin/python tests/soak/soak.py --tasks 20000
+	$(VENV)/bin/python tests/soak/devices.py --tasks 20000
 
 chaos: venv $(BUILD)/fuzz-made
 	$(VENV)/bin/python tests/chaos/chaos.py

@@ -240,6 +240,16 @@ class RuntimeContext:
         _deprecated("Use get_accelerator_ids() instead")
         return self.get_accelerator_ids()
 
+    def get_devices(self) -> list[dict[str, Any]]:
+        """The devices granted to this task or actor, as far as they are known; empty in a driver. A method of Oxiray's own.
+
+        Each has its `resource` (`GPU`), `slot` (its number on the node), `ordinal` (what frameworks call it here: `cuda:0`), `id` (as
+        `get_accelerator_ids` tells), `uuid` and `pci_address` (None where they are not known), `share` (1.0 for all of it),
+        `memory_bytes` (what of its memory is granted; None where its size is not known), and `isolation`: what keeps this process
+        from other devices, as `oxiray status` says it (`variable`, `watched`, `landlock`, `cgroup1`, `cgroup`).
+        """
+        return list(_facts("Devices")["device_facts"])
+
     def get_assigned_resources(self) -> dict[str, float]:
         """Everything granted to this task or actor."""
         facts = _facts("Assigned resources")

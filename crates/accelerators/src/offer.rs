@@ -90,6 +90,8 @@ pub struct SlotDevice {
     pub uuid: Option<String>,
     /// The NUMA node it hangs on, where it is known.
     pub numa_node: Option<u32>,
+    /// Its place on the PCI bus, where it is known.
+    pub pci_address: Option<String>,
 }
 
 /// Why a node cannot offer what it is asked to.
@@ -379,6 +381,7 @@ impl SlotDevice {
             memory_bytes: device.memory_bytes,
             uuid: device.uuid.clone(),
             numa_node: device.numa_node,
+            pci_address: device.pci_address.clone(),
         }
     }
 

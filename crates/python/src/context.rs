@@ -4,9 +4,9 @@ use crate::python;
 use oxiray_client::assigned;
 use oxiray_ids::TaskId;
 use oxiray_resources::ResourceName;
-use oxiray_wire::message::Amount;
+use oxiray_wire::message::{Amount, Devices};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyList};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -112,7 +112,29 @@ pub(crate) fn context(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         devices.set_item(&granted.resource, (&granted.ids, granted.preset))?;
     }
     answer.set_item("devices", devices)?;
+    answer.set_item("device_facts", device_facts(py, &assigned.devices)?)?;
     answer.set_item("resources", amounts(py, &assigned.resources)?)?;
+    Ok(answer)
+}
+
+/// Each device that was granted, as `get_devices` tells of it.
+fn device_facts<'py>(py: Python<'py>, granted: &[Devices]) -> PyResult<Bound<'py, PyList>> {
+    let answer = PyList::empty(py);
+    for of in granted {
+        for (ordinal, (facts, id)) in of.facts.iter().zip(&of.ids).enumerate() {
+            let row = PyDict::new(py);
+            row.set_item("resource", &of.resource)?;
+            row.set_item("slot", facts.slot)?;
+            row.set_item("ordinal", ordinal)?;
+            row.set_item("id", id)?;
+            row.set_item("uuid", Some(&facts.uuid).filter(|uuid| !uuid.is_empty()))?;
+            row.set_item("pci_address", Some(&facts.pci_address).filter(|address| !address.is_empty()))?;
+            row.set_item("share", facts.share as f64 / 10_000.0)?;
+            row.set_item("memory_bytes", Some(facts.memory_bytes).filter(|bytes| *bytes > 0))?;
+            row.set_item("isolation", of.isolation.name())?;
+            answer.append(row)?;
+        }
+    }
     Ok(answer)
 }
 

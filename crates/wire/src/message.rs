@@ -9,6 +9,7 @@
 use crate::field::Nested;
 use crate::frame::{CONTROL_BYTES_LIMIT, FRAME_BYTES_LIMIT, FrameError, MESSAGE_BYTES_LIMIT};
 use crate::shape::Shape;
+use crate::state::DeviceTier;
 use bytes::{Bytes, BytesMut};
 use oxiray_fields::Fields;
 use oxiray_ids::{ObjectId, WorkerId, WorkerNumber};
@@ -412,6 +413,32 @@ pub struct Devices {
     /// Whether the ids come from a variable that was set on the node beforehand.
     #[field(3)]
     pub preset: bool,
+    /// What is known of each, in the order of the ids.
+    #[field(4)]
+    pub facts: Vec<DeviceFacts>,
+    /// What keeps the process from other devices.
+    #[field(5)]
+    pub isolation: DeviceTier,
+}
+
+/// What a process may know of a device that it was granted.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
+pub struct DeviceFacts {
+    /// Its number among those of its resource on the node.
+    #[field(1)]
+    pub slot: u32,
+    /// Its vendor's unique id; empty where it is not known.
+    #[field(2)]
+    pub uuid: String,
+    /// Its place on the PCI bus; empty where it is not known.
+    #[field(3)]
+    pub pci_address: String,
+    /// How much of it is granted, in 1/10,000.
+    #[field(4)]
+    pub share: u64,
+    /// Bytes of its memory that are granted; 0 where nobody knows its size.
+    #[field(5)]
+    pub memory_bytes: u64,
 }
 
 /// What a process must find around it: part of what makes workers interchangeable.

@@ -11,7 +11,7 @@ use oxiray_accelerators::{WorkerEnvironment, environment, unusable_together, vis
 use oxiray_families::{device_resource, device_resources};
 use oxiray_ids::{JobId, WorkerId};
 use oxiray_resources::{DeviceShares, Grant, Quantity, ResourceName};
-use oxiray_wire::message::{Amount, Assign, DeviceNumbers, Devices, Environment, Variable, Welcome};
+use oxiray_wire::message::{Amount, Assign, DeviceFacts, DeviceNumbers, Devices, Environment, Variable, Welcome};
 use oxiray_wire::state::DeviceMemory;
 use std::collections::BTreeMap;
 
@@ -131,7 +131,8 @@ impl NodeCore {
             }
             let devices = slots.iter().map(|(resource, slots)| {
                 let (ids, preset) = visible_ids(&self.plan.offer, resource, slots, around);
-                Devices { resource: (*resource).to_owned(), ids, preset }
+                let (facts, isolation) = (self.device_facts(grant, resource), decision.told.tier);
+                Devices { resource: (*resource).to_owned(), ids, preset, facts, isolation }
             });
             let mut resources = amounts(grant.demand().iter());
             if let Some(granted) = self.memory_granted(grant) {
@@ -145,6 +146,22 @@ impl NodeCore {
             let devices = devices.collect();
             Ok((Assign { variables, devices, resources, fence, cpus, ..Assign::default() }, decision))
         })
+    }
+
+    /// What a process may know of the devices that it was granted of a resource.
+    fn device_facts(&self, grant: &Grant, resource: &str) -> Vec<DeviceFacts> {
+        let slots = self.plan.offer.of(resource).map_or(&[][..], |of| &of.slots);
+        let facts = grant.devices_of(resource).iter().map(|part| {
+            let known = slots.get(part.device as usize).and_then(Option::as_ref);
+            DeviceFacts {
+                slot: part.device,
+                uuid: known.and_then(|known| known.uuid.clone()).unwrap_or_default(),
+                pci_address: known.and_then(|known| known.pci_address.clone()).unwrap_or_default(),
+                share: part.share.units(),
+                memory_bytes: part.memory_bytes,
+            }
+        });
+        facts.collect()
     }
 
     /// The processors that a worker with whole devices is to run on; empty for any. What has a share of one runs anywhere.

@@ -95,7 +95,8 @@ impl World {
             let slot = |index: usize| {
                 let number = NodeNumber { major: 195, minor: index as u32 };
                 let nodes = vec![DeviceNode { path: format!("/dev/nvidia{index}"), number: Some(number) }];
-                Some(SlotDevice { index, is_part: false, nodes, memory_bytes: None, uuid: None, numa_node: None })
+                let (memory_bytes, uuid, numa_node, pci_address) = (None, None, None, None);
+                Some(SlotDevice { index, is_part: false, nodes, memory_bytes, uuid, numa_node, pci_address })
             };
             offered.slots = (0..offered.count).map(slot).collect();
         }
