@@ -115,6 +115,7 @@ SETTINGS: dict[str, tuple[Variable, ...]] = {
         Variable("OXIRAY_MIG_STRATEGY", "how GPUs are offered that are partitioned into MIG instances: `none`, `single` or `mixed`", "mixed"),
         Variable("OXIRAY_DEVICE_ORDER", "which of several free devices are taken: those that are near to each other (`topology`), or `lowest`", "topology"),
         Variable("OXIRAY_PIN_CPUS", "`local`: workers with whole devices run on the processors of these devices' NUMA node; `off`", "`off`"),
+        Variable("OXIRAY_SHARE_MEMORY", "`cap`: a share of a GPU is a limit on its memory, as `gpu_memory=` is; `promise`", "`promise`"),
         Variable("OXIRAY_NVML_LIBRARY", "the NVML library that is asked about NVIDIA's devices", "the system's"),
         Variable("OXIRAY_CUDA_LIBRARY", "the library of CUDA's driver API by which a device is checked", "the system's"),
         Variable("OXIRAY_XIDS_FATAL", "Xids after which a GPU is out of service, such as `31,74`", "as NVIDIA's catalogue says"),

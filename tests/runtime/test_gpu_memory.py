@@ -80,6 +80,19 @@ def test_what_a_framework_may_take_is_said_unless_the_user_says_otherwise() -> N
         ray.kill(one)
 
 
+def test_a_share_is_a_limit_where_that_is_asked_for() -> None:
+    def said(**options: Any) -> dict[str, str]:
+        holder = Holder.options(gpu_memory=None, **options).remote()
+        variables: dict[str, str] = ray.get(holder.facts.remote())["variables"]
+        ray.kill(holder)
+        return variables
+
+    capped = {"env_vars": {"OXIRAY_SHARE_MEMORY": "cap"}}
+    assert said(num_gpus=0.25, runtime_env=capped)["OXIRAY_GPU_MEMORY"] == str(4 * GIB)
+    assert said(num_gpus=0.25) == {}
+    assert "OXIRAY_GPU_MEMORY" not in said(num_gpus=1, runtime_env=capped), "who has all of it may take all of it"
+
+
 def test_what_no_gpu_has_is_refused_with_the_sizes() -> None:
     with pytest.raises(ray.exceptions.TaskUnschedulableError, match=re.escape("the largest GPU has 16.00 GiB")):
         ray.get(device.options(gpu_memory="17GiB").remote(), timeout=60)
@@ -216,9 +229,20 @@ def library() -> str:
     return nvml.library()
 
 
+@pytest.mark.parametrize(
+    ("asked", "how"),
+    [({"gpu_memory": "8GiB"}, "(gpu_memory=8589934592)"), ({"num_gpus": 0.1}, "(a share that is a limit on memory)")],
+    ids=["bytes", "share"],
+)
 def test_who_takes_more_than_it_asked_for_is_ended_and_nobody_else(
-    library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    library: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    asked: dict[str, Any],
+    how: str,
 ) -> None:
+    monkeypatch.setenv("OXIRAY_SHARE_MEMORY", "cap")
     answers = nvml.Answers(tmp_path, monkeypatch, library)
 
     def write(*held: tuple[int, int]) -> None:
@@ -231,7 +255,7 @@ def test_who_takes_more_than_it_asked_for_is_ended_and_nobody_else(
     request.addfinalizer(lambda: ray.init(num_cpus=8, num_gpus=2, gpu_memory="16GiB"))
     request.addfinalizer(ray.shutdown)
 
-    @ray.remote(gpu_memory="8GiB", num_cpus=0, max_retries=3)
+    @ray.remote(num_cpus=0, max_retries=3, **asked)
     def greedy(told: str) -> None:
         child = subprocess.Popen(["sleep", "600"])
         Path(told).write_text(f"{os.getpid()} {child.pid}")
@@ -254,7 +278,7 @@ def test_who_takes_more_than_it_asked_for_is_ended_and_nobody_else(
         ray.get(goes, timeout=60)
     assert isinstance(raised.value, ray.exceptions.OutOfMemoryError)
     text = str(raised.value)
-    assert "used 9.00 GiB of the memory of GPU 0 and had asked for 8.00 GiB (gpu_memory=8589934592)" in text, text
+    assert f"used 9.00 GiB of the memory of GPU 0 and had asked for 8.00 GiB {how}" in text, text
     assert ray.wait([stays], timeout=0.1)[0] == []
     shown = commands.run("status", f"--address={ray.get_runtime_context().gcs_address}")
     assert "8.0 GiB (it uses 8.5 GiB) of it: greedy" in shown, shown

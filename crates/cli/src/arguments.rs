@@ -118,6 +118,10 @@ pub(crate) struct DeviceOptions {
     /// lowest numbers.
     #[arg(long, value_name = "topology|lowest")]
     pub(crate) device_order: Option<String>,
+    /// What a share of a GPU (num_gpus=0.25) is of its memory: a `promise` between programs, or a `cap`, as gpu_memory= is: frameworks
+    /// are told, and who is seen with more is ended. `promise` where it is left out.
+    #[arg(long, value_name = "promise|cap")]
+    pub(crate) share_memory: Option<String>,
     /// Where workers with whole devices run: `local` keeps them on the processors of the devices' NUMA node, `off` anywhere. `off`
     /// where it is left out.
     #[arg(long, value_name = "local|off")]

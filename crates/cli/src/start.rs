@@ -111,6 +111,7 @@ fn config(options: &StartOptions) -> anyhow::Result<Config> {
         gpu_memory: options.devices.gpu_memory,
         device_order: options.devices.device_order.clone(),
         pin_cpus: options.devices.pin_cpus.clone(),
+        share_memory: options.devices.share_memory.clone(),
         mig: options.devices.mig.clone(),
     };
     let head = head_config(options, join.is_none())?;

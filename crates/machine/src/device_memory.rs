@@ -17,6 +17,11 @@ pub(crate) const BYTES_VARIABLE: &str = "OXIRAY_GPU_MEMORY";
 /// The share of the device's memory that a framework's allocator may take, for programs.
 pub(crate) const FRACTION_VARIABLE: &str = "OXIRAY_GPU_MEMORY_FRACTION";
 
+/// Says, on a node or in the environment of a task or actor, whether a share of a GPU is a limit on its memory.
+pub const SHARE_VARIABLE: &str = "OXIRAY_SHARE_MEMORY";
+/// What it says then.
+pub const CAP: &str = "cap";
+
 /// Memory of a device that a grant has.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MemoryGranted {

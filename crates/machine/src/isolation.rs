@@ -28,6 +28,8 @@ pub struct IsolationPlan {
     pub why: String,
     /// Whether workers have the rights of root, for which every instance of a partitioned GPU is open, whatever its nodes are.
     pub is_root: bool,
+    /// Whether a share of a GPU is a limit on its memory, as bytes that are asked for are.
+    pub caps_shares: bool,
     /// Where the machine's files are, for one that was recorded; `/` for a real one.
     pub root: PathBuf,
 }
@@ -40,6 +42,7 @@ impl Default for IsolationPlan {
             mechanisms: Vec::new(),
             why: String::new(),
             is_root: false,
+            caps_shares: false,
             root: PathBuf::from("/"),
         }
     }

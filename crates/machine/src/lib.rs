@@ -27,6 +27,7 @@ mod worker;
 pub use confinement::{Confinement, Exceeded};
 pub use device_checks::{ANY_OF_THE_DEAD, DeviceQuestion, DeviceSlot, Residue};
 pub use device_health::{CheckOutcome, DeviceErrorSeen};
+pub use device_memory::{CAP, SHARE_VARIABLE};
 pub use effect::{Effect, SubmissionOrder, Whereabouts};
 pub use encoding::{amounts, demand};
 pub use isolation::{DeviceFence, IsolationPlan};

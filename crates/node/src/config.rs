@@ -7,7 +7,7 @@ use oxiray_accelerators::{Host, Offer, STRATEGY_VARIABLE, SlotDevice, detect, of
 use oxiray_fence::{Isolation, Means, Mechanism};
 use oxiray_ids::NodeId;
 use oxiray_journal::EtcdFiles;
-use oxiray_machine::{IsolationPlan, Level, Plan, Rules};
+use oxiray_machine::{CAP, IsolationPlan, Level, Plan, Rules, SHARE_VARIABLE};
 use oxiray_resources::{Inventory, MemoryShares, ResourceName, Topology};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -106,6 +106,8 @@ pub struct MachineConfig {
     pub gpu_memory: Option<u64>,
     /// Which of several free devices are taken: `topology` or `lowest`; as `OXIRAY_DEVICE_ORDER` says where it is left out.
     pub device_order: Option<String>,
+    /// Whether a share of a GPU is a limit on its memory: `cap`, or `promise`; as `OXIRAY_SHARE_MEMORY` says where it is left out.
+    pub share_memory: Option<String>,
     /// Whether workers with whole devices run on the processors near these: `local` or `off`; as `OXIRAY_PIN_CPUS` says where it
     /// is left out.
     pub pin_cpus: Option<String>,
@@ -254,6 +256,14 @@ pub enum PlanError {
         /// What was asked for.
         given: String,
     },
+    /// A share of a device's memory is nothing of the kind.
+    #[error(
+        "a share of a GPU is, of its memory, a `{given}`; it is to be a `promise` or a `cap`, as --share-memory= or in {SHARE_VARIABLE}"
+    )]
+    ShareMemory {
+        /// What was asked for.
+        given: String,
+    },
     /// Workers are kept nowhere of the kind.
     #[error(
         "where workers with devices run is `{given}`; it is to be `local` or `off`, as --pin-cpus= or in {PIN_VARIABLE}"
@@ -387,16 +397,10 @@ pub fn plan(config: &Config, host: &Host) -> Result<(Plan, Bounds), PlanError> {
         spill_fullness_max: fullness(host.variable(SPILL_FULLNESS_VARIABLE))?,
         limits,
     };
-    let asked = config.machine.device_isolation.clone().or_else(|| host.variable(ISOLATION_VARIABLE));
-    let violations = config.machine.device_violations.clone().or_else(|| host.variable(VIOLATIONS_VARIABLE));
     let plan = Plan {
         node,
         inventory,
-        isolation: IsolationPlan {
-            ends_violators: ends_violators(violations.as_deref())?,
-            is_root: rustix::process::geteuid().is_root(),
-            ..isolation(asked, &offer, host.root())?
-        },
+        isolation: isolation_plan(config, host, &offer)?,
         labels,
         store_bytes,
         hostname: machine::hostname(),
@@ -441,6 +445,28 @@ fn with_topologies(mut inventory: Inventory, offer: &Offer) -> Result<Inventory,
         }
     }
     Ok(inventory)
+}
+
+/// How devices are kept from those that they were not granted to, and memory of them.
+fn isolation_plan(config: &Config, host: &Host, offer: &Offer) -> Result<IsolationPlan, PlanError> {
+    let asked = config.machine.device_isolation.clone().or_else(|| host.variable(ISOLATION_VARIABLE));
+    let violations = config.machine.device_violations.clone().or_else(|| host.variable(VIOLATIONS_VARIABLE));
+    let shares = config.machine.share_memory.clone().or_else(|| host.variable(SHARE_VARIABLE));
+    Ok(IsolationPlan {
+        ends_violators: ends_violators(violations.as_deref())?,
+        is_root: rustix::process::geteuid().is_root(),
+        caps_shares: caps_shares(shares.as_deref())?,
+        ..isolation(asked, offer, host.root())?
+    })
+}
+
+/// What was asked for, of what a share of a GPU is of its memory.
+fn caps_shares(asked: Option<&str>) -> Result<bool, PlanError> {
+    match asked.map(str::trim) {
+        None | Some("" | "promise") => Ok(false),
+        Some(CAP) => Ok(true),
+        Some(given) => Err(PlanError::ShareMemory { given: given.to_owned() }),
+    }
 }
 
 /// What was asked for, of where workers with whole devices run.

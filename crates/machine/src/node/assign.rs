@@ -135,9 +135,11 @@ impl NodeCore {
                 Devices { resource: (*resource).to_owned(), ids, preset, facts, isolation }
             });
             let mut resources = amounts(grant.demand().iter());
-            if let Some(granted) = self.memory_granted(grant) {
+            if let Some(granted) = self.memory_granted(grant, own) {
                 let (whole, part) = (granted.size_bytes, granted.share);
-                resources.push(Amount { resource: ResourceName::GPU.to_string(), units: part.share.units() });
+                if asked_memory(grant).is_some() {
+                    resources.push(Amount { resource: ResourceName::GPU.to_string(), units: part.share.units() });
+                }
                 let is_set = |name: &str| (around.node)(name).is_some() || (around.own)(name).is_some();
                 let given = memory_variables(part.memory_bytes, whole, is_set);
                 variables.extend(given.into_iter().map(|(name, value)| Variable { name, value: Some(value) }));
@@ -235,7 +237,7 @@ impl NodeCore {
             let pid = found.and_then(|(_, worker)| worker.pid).unwrap_or(0);
             let isolation = found.and_then(|(key, _)| self.devices.isolation.get(key).cloned());
             let memory = found.and_then(|(key, worker)| {
-                let asked_bytes = asked_memory(worker.grant.as_ref()?)?;
+                let asked_bytes = self.memory_limit(worker.grant.as_ref()?, &worker.environment)?;
                 let used_bytes = self.devices.memory.used(&(**key, (resource.to_owned(), slot)));
                 Some(DeviceMemory { asked_bytes, used_bytes })
             });

@@ -6,11 +6,11 @@
 use super::NodeCore;
 use crate::Key;
 use crate::device_checks::DeviceSlot;
-use crate::device_memory::MemoryGranted;
+use crate::device_memory::{CAP, MemoryGranted, SHARE_VARIABLE};
 use crate::memory::{Cause, shown};
 use oxiray_accelerators::DeviceUse;
-use oxiray_resources::{Grant, ResourceName, ResourceNeed};
-use oxiray_wire::message::OutOfMemory;
+use oxiray_resources::{Grant, Quantity, ResourceName, ResourceNeed};
+use oxiray_wire::message::{Environment, OutOfMemory, Variable};
 use std::collections::BTreeSet;
 
 /// How much memory of one device a grant was asked for, where it was.
@@ -22,9 +22,22 @@ pub(super) fn asked_memory(grant: &Grant) -> Option<u64> {
 }
 
 impl NodeCore {
-    /// The memory of a device that a grant was asked for, and of which device.
-    pub(super) fn memory_granted(&self, grant: &Grant) -> Option<MemoryGranted> {
-        asked_memory(grant)?;
+    /// How much memory of one device a grant may take, where there is a limit: what was asked for, or what its share stands for
+    /// where shares are limits, on this node or for whoever has this environment.
+    pub(super) fn memory_limit(&self, grant: &Grant, own: &Environment) -> Option<u64> {
+        let says_so = |variable: &Variable| variable.name == SHARE_VARIABLE && variable.value.as_deref() == Some(CAP);
+        let of_share = || {
+            let is_capped = self.plan.isolation.caps_shares || own.variables.iter().any(says_so);
+            let parts = grant.devices_of(ResourceName::GPU.as_str());
+            let part = parts.first().filter(|part| is_capped && part.share < Quantity::ONE)?;
+            (part.memory_bytes > 0).then_some(part.memory_bytes)
+        };
+        asked_memory(grant).or_else(of_share)
+    }
+
+    /// The memory of a device that a grant may take, where there is a limit, and of which device.
+    pub(super) fn memory_granted(&self, grant: &Grant, own: &Environment) -> Option<MemoryGranted> {
+        self.memory_limit(grant, own)?;
         let resource = ResourceName::GPU;
         let share = *grant.devices_of(resource.as_str()).first()?;
         let size_bytes = self.ledger.inventory().device_memory(resource.as_str()).nth(share.device as usize)?;
@@ -55,7 +68,7 @@ impl NodeCore {
     fn memory_holders(&self) -> impl Iterator<Item = (Key, u32, DeviceSlot, u64)> {
         self.workers.iter().filter(|(_, worker)| !worker.is_doomed).filter_map(|(key, worker)| {
             let (pid, grant) = (worker.pid?, worker.grant.as_ref()?);
-            let bytes = asked_memory(grant)?;
+            let bytes = self.memory_limit(grant, &worker.environment)?;
             let resource = ResourceName::GPU.to_string();
             let device = grant.devices_of(&resource).first()?.device;
             Some((*key, pid, (resource, device), bytes))
@@ -64,9 +77,10 @@ impl NodeCore {
 
     fn end_for_device_memory(&mut self, key: Key, slot: &DeviceSlot, (used, asked): (u64, u64)) {
         let Some(worker) = self.workers.get(&key) else { return };
+        let is_asked = worker.grant.as_ref().is_some_and(|grant| asked_memory(grant).is_some());
+        let how = if is_asked { format!("gpu_memory={asked}") } else { "a share that is a limit on memory".to_owned() };
         let text = format!(
-            "it (pid {}) used {} of the memory of {} {} and had asked for {} (gpu_memory={asked}), on node {} ({}), which \
-             ended it. Ask for more, or have it use less: frameworks are told how much they may take, and what a process \
+            "it (pid {}) used {} of the memory of {} {} and had asked for {} ({how}), on node {} ({}), which ended it. Ask for more, or have it use less: frameworks are told how much they may take, and what a process \
              needs besides is not counted up to {}",
             worker.pid.unwrap_or(0),
             shown(used),
