@@ -4,6 +4,7 @@
 //!   at its end whatever is left is killed.
 //! - PREEMPTION-2: where nobody more urgent waits any more who could have what it holds, it goes on.
 //! - PREEMPTION-3: nothing of it is lost or counted: tasks are run again, actors are made anew, and a group waits for room.
+//! - PREEMPTION-4: nothing begins within a group that is to end.
 
 use crate::demands::Need;
 use crate::fairness::Holder;
@@ -34,6 +35,8 @@ pub(crate) struct Warned {
     pub(crate) told: Preemptible<Victim>,
     /// Who: a name for people.
     pub(crate) name: String,
+    /// For what it is to end.
+    pub(crate) reason: String,
     /// What is waited for by the one it is to end for.
     pub(crate) need: Need,
     /// When it is asked to end by itself; nothing once it was.
@@ -71,13 +74,25 @@ impl Preemptions {
     }
 
     /// Somebody was told to end within the grace.
-    pub(crate) fn warn(&mut self, told: Preemptible<Victim>, name: String, need: Need, now: Instant, grace: Duration) {
+    pub(crate) fn warn(
+        &mut self,
+        told: Preemptible<Victim>,
+        (name, reason): (String, String),
+        need: Need,
+        now: Instant,
+        grace: Duration,
+    ) {
         let (half, until) = (Some(now + grace / 2), now + grace);
-        self.warned.insert(told.victim, Warned { told, name, need, half, until });
+        self.warned.insert(told.victim, Warned { told, name, reason, need, half, until });
     }
 
     pub(crate) fn is_warned(&self, victim: &Victim) -> bool {
         self.warned.contains_key(victim)
+    }
+
+    /// Whether it is to end, whenever it began.
+    pub(crate) fn is_ending(&self, holder: Holder) -> bool {
+        self.warned.keys().any(|victim| victim.holder == holder)
     }
 
     /// Everybody who was told to end.
@@ -86,8 +101,8 @@ impl Preemptions {
     }
 
     /// It ends no more, or has ended.
-    pub(crate) fn forget(&mut self, victim: &Victim) {
-        self.warned.remove(victim);
+    pub(crate) fn forget(&mut self, victim: &Victim) -> Option<Warned> {
+        self.warned.remove(victim)
     }
 
     /// What is due by now, once.
@@ -124,7 +139,9 @@ mod tests {
         let victim = Victim { began: now, holder: Holder::Worker(7) };
         let need = Need::ResourceRequest(Demand::nothing().into());
         let told = Preemptible { victim, priority: Priority(0), parts: Vec::new() };
-        preemption.warn(told, "f".to_owned(), need.clone(), now, Duration::from_secs(10));
+        let named = ("f".to_owned(), "something waits".to_owned());
+        preemption.warn(told, named, need.clone(), now, Duration::from_secs(10));
+        assert!(preemption.is_ending(Holder::Worker(7)) && !preemption.is_ending(Holder::Worker(8)));
         let at = |seconds| now + Duration::from_secs(seconds);
         assert_eq!(preemption.next_due(), Some(at(5)));
         assert_eq!(preemption.due(at(4)), []);
@@ -132,7 +149,7 @@ mod tests {
         assert_eq!(preemption.due(at(6)), [], "once");
         assert_eq!((preemption.next_due(), preemption.ending_for(&need).count()), (Some(at(10)), 1));
         assert_eq!(preemption.due(at(10)), [(victim, Step::End)]);
-        preemption.forget(&victim);
+        assert!(preemption.forget(&victim).is_some_and(|warned| warned.reason == "something waits"));
         assert_eq!((preemption.next_due(), preemption.due(at(20)).len()), (None, 0));
     }
 

@@ -192,6 +192,10 @@ impl HeadCore {
     /// What the bundle that is named gives, or those of the group whose choice [`draw`] makes.
     pub(super) fn share_within(&mut self, need: &Need) -> Option<(Key, Vec<BundlePart>)> {
         let Need::Within { group, bundle, demand } = need else { return None };
+        if self.pending.preemption.is_ending(Holder::Group(*group)) {
+            // PREEMPTION-4.
+            return None;
+        }
         let found = self.groups.known.get(*group)?;
         let among = bundle.map_or(0..found.nodes.len(), |bundle| bundle.index()..bundle.index() + 1);
         let among: Vec<DrawnBundle<'_>> = among

@@ -5,7 +5,9 @@ use crate::clock::Alarm;
 use crate::demands::Need;
 use crate::fairness::Holder;
 use crate::placement_groups::{GroupPhase, PlacementGroup};
-use crate::preemption::{CONSIDERED_MAX, MACHINES_MAX, PATIENCE, PATIENCE_FOR_MACHINES, Step, TAKEN_MAX, Victim};
+use crate::preemption::{
+    CONSIDERED_MAX, MACHINES_MAX, PATIENCE, PATIENCE_FOR_MACHINES, Step, TAKEN_MAX, Victim, Warned,
+};
 use crate::queue::PendingKind;
 use crate::workers::{Duty, Worker};
 use oxiray_ids::{JobId, NodeId, PlacementGroupId};
@@ -48,7 +50,7 @@ impl HeadCore {
         self.spare_preempted();
         for (victim, step) in self.pending.preemption.due(self.clock.now) {
             match step {
-                Step::Ask => self.tell_preempted(victim.holder, Duration::ZERO, true),
+                Step::Ask => self.tell_preempted(victim.holder, true),
                 Step::End => self.end_preempted(victim),
             }
         }
@@ -201,23 +203,25 @@ impl HeadCore {
             self.send(driver, Notice { text, ..Notice::default() });
         }
         for key in self.workers_of(holder) {
-            if let Some(worker) = self.workers.by_key.get_mut(&key) {
-                worker.end.preempted = Some(reason.clone());
-            }
             if let Some(Duty::Leased(lease)) = self.workers.by_key.get(&key).map(|worker| worker.duty) {
                 self.retire_lease(lease);
             }
         }
-        self.pending.preemption.warn(told, name, urgent.need.clone(), self.clock.now, grace);
-        self.tell_preempted(holder, grace, false);
+        let need = urgent.need.clone();
+        self.pending.preemption.warn(told, (name, reason), need, self.clock.now, grace);
+        self.tell_preempted(holder, false);
     }
 
     /// The processes of who is to end hear of it, or once more.
-    fn tell_preempted(&mut self, holder: Holder, left: Duration, ends_now: bool) {
+    fn tell_preempted(&mut self, holder: Holder, ends_now: bool) {
+        let warned = self.pending.preemption.warned().find(|warned| warned.told.victim.holder == holder);
+        let Some((reason, until)) = warned.map(|warned| (warned.reason.clone(), warned.until)) else { return };
+        let left_ms = until.saturating_duration_since(self.clock.now).as_millis() as u64;
         for key in self.workers_of(holder) {
-            let reason = self.workers.by_key.get(&key).and_then(|worker| worker.end.preempted.clone());
-            let left_ms = left.as_millis() as u64;
-            self.send(key, Preemption { left_ms, reason: reason.unwrap_or_default(), is_over: false, ends_now });
+            if let Some(worker) = self.workers.by_key.get_mut(&key) {
+                worker.end.preempted = Some(reason.clone());
+            }
+            self.send(key, Preemption { left_ms, reason: reason.clone(), is_over: false, ends_now });
         }
     }
 
@@ -254,11 +258,13 @@ impl HeadCore {
 
     /// The grace is over (PREEMPTION-1).
     fn end_preempted(&mut self, victim: Victim) {
-        self.pending.preemption.forget(&victim);
+        let Some(Warned { reason, .. }) = self.pending.preemption.forget(&victim) else { return };
         for key in self.workers_of(victim.holder) {
-            let reason = self.workers.by_key.get(&key).and_then(|worker| worker.end.preempted.clone());
-            let text = format!("it was preempted: {}", reason.unwrap_or_default());
-            self.exits_by(key, ExitKind::IntendedSystem, &text);
+            if let Some(worker) = self.workers.by_key.get_mut(&key) {
+                // One that was under way when the others were told has not heard of it.
+                worker.end.preempted = Some(reason.clone());
+            }
+            self.exits_by(key, ExitKind::IntendedSystem, &format!("it was preempted: {reason}"));
             self.kill_worker(key);
         }
         if let Holder::Group(group) = victim.holder {
@@ -280,6 +286,8 @@ impl HeadCore {
             judged.filter(|told| !is_there(&told.victim) || !is_needed(told)).map(|told| told.victim).collect();
         for victim in over {
             self.pending.preemption.forget(&victim);
+            // What waits within a group that goes on may begin.
+            self.pending.is_due = true;
             for key in self.workers_of(victim.holder) {
                 if let Some(worker) = self.workers.by_key.get_mut(&key)
                     && worker.end.preempted.take().is_some()

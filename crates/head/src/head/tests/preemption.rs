@@ -161,6 +161,8 @@ fn a_group_ends_as_a_whole_and_waits_for_room_again() {
     world.say(driver, urgent(2, &[GPU]));
     world.pass(Duration::from_secs(2));
     assert_eq!(told(&world, worker).len(), 1, "who runs within it is told");
+    world.say(driver, lease(3, 5, 1, &[GPU]));
+    assert!(world.grants_of(driver).iter().all(|(request, ..)| *request != 3), "PREEMPTION-4");
     world.pass(GRACE);
     assert!(world.is_killed(worker));
     world.bury(worker, "killed by signal 9 (SIGKILL)");
@@ -168,7 +170,6 @@ fn a_group_ends_as_a_whole_and_waits_for_room_again() {
     let (urgent, there) = world.granted(driver, 2);
     assert_eq!(world.free("GPU"), 10_000, "PREEMPT-4: its other bundle is free too");
     // The group comes back when the urgent is done, and with it whoever waits within.
-    world.say(driver, lease(3, 5, 1, &[GPU]));
     world.say(driver, LeaseReturn { lease: urgent, retiring: false });
     world.bury(there, "exited with status 0");
     world.granted(driver, 3);
@@ -204,4 +205,18 @@ fn on_a_member_no_more_end_than_are_needed() {
     let warned: Vec<Key> = workers.filter(|key| !told(&pair.head, *key).is_empty()).collect();
     assert_eq!(warned.len(), 3, "PREEMPT-3");
     assert!(warned.iter().all(|key| pair.is_on_member(*key)));
+}
+
+#[test]
+fn what_waits_within_a_group_that_goes_on_begins() {
+    let mut world = world(4, 2);
+    let driver = world.driver();
+    world.say(driver, GroupCreate { request: 5, preemptible: true, ..group(5, &[&[GPU][..], &[GPU][..]]) });
+    world.say(driver, urgent(2, &[GPU]));
+    world.pass(Duration::from_secs(2));
+    world.say(driver, lease(3, 5, 1, &[GPU]));
+    assert!(world.grants_of(driver).is_empty(), "PREEMPTION-4");
+    world.say(driver, LeaseCancel { request: LeaseRequestNumber(2) });
+    world.pass(Duration::from_secs(1));
+    world.granted(driver, 3);
 }
