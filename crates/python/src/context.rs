@@ -131,7 +131,7 @@ fn device_facts<'py>(py: Python<'py>, granted: &[Devices]) -> PyResult<Bound<'py
             row.set_item("pci_address", Some(&facts.pci_address).filter(|address| !address.is_empty()))?;
             row.set_item("share", facts.share as f64 / 10_000.0)?;
             row.set_item("memory_bytes", Some(facts.memory_bytes).filter(|bytes| *bytes > 0))?;
-            row.set_item("isolation", of.isolation.name())?;
+            row.set_item("isolation", facts.isolation.name())?;
             answer.append(row)?;
         }
     }

@@ -416,9 +416,6 @@ pub struct Devices {
     /// What is known of each, in the order of the ids.
     #[field(4)]
     pub facts: Vec<DeviceFacts>,
-    /// What keeps the process from other devices.
-    #[field(5)]
-    pub isolation: DeviceTier,
 }
 
 /// What a process may know of a device that it was granted.
@@ -439,6 +436,9 @@ pub struct DeviceFacts {
     /// Bytes of its memory that are granted; 0 where nobody knows its size.
     #[field(5)]
     pub memory_bytes: u64,
+    /// What keeps the process from other devices.
+    #[field(6)]
+    pub isolation: DeviceTier,
 }
 
 /// What a process must find around it: part of what makes workers interchangeable.

@@ -12,7 +12,7 @@ use oxiray_families::{device_resource, device_resources};
 use oxiray_ids::{JobId, WorkerId};
 use oxiray_resources::{DeviceShares, Grant, Quantity, ResourceName};
 use oxiray_wire::message::{Amount, Assign, DeviceFacts, DeviceNumbers, Devices, Environment, Variable, Welcome};
-use oxiray_wire::state::DeviceMemory;
+use oxiray_wire::state::{DeviceMemory, DeviceTier};
 use std::collections::BTreeMap;
 
 /// How many threads numeric libraries start.
@@ -131,8 +131,8 @@ impl NodeCore {
             }
             let devices = slots.iter().map(|(resource, slots)| {
                 let (ids, preset) = visible_ids(&self.plan.offer, resource, slots, around);
-                let (facts, isolation) = (self.device_facts(grant, resource), decision.told.tier);
-                Devices { resource: (*resource).to_owned(), ids, preset, facts, isolation }
+                let facts = self.device_facts(grant, resource, decision.told.tier);
+                Devices { resource: (*resource).to_owned(), ids, preset, facts }
             });
             let mut resources = amounts(grant.demand().iter());
             if let Some(granted) = self.memory_granted(grant, own) {
@@ -151,7 +151,7 @@ impl NodeCore {
     }
 
     /// What a process may know of the devices that it was granted of a resource.
-    fn device_facts(&self, grant: &Grant, resource: &str) -> Vec<DeviceFacts> {
+    fn device_facts(&self, grant: &Grant, resource: &str, isolation: DeviceTier) -> Vec<DeviceFacts> {
         let slots = self.plan.offer.of(resource).map_or(&[][..], |of| &of.slots);
         let facts = grant.devices_of(resource).iter().map(|part| {
             let known = slots.get(part.device as usize).and_then(Option::as_ref);
@@ -161,6 +161,7 @@ impl NodeCore {
                 pci_address: known.and_then(|known| known.pci_address.clone()).unwrap_or_default(),
                 share: part.share.units(),
                 memory_bytes: part.memory_bytes,
+                isolation,
             }
         });
         facts.collect()
