@@ -59,8 +59,8 @@ SETTINGS: dict[str, tuple[Variable, ...]] = {
             "10",
         ),
         Variable("OXIRAY_DEADLOCK", "`tell`: their drivers are told, and no call fails; `fail`", "`fail`"),
-        Variable("OXIRAY_PREEMPTION", "`on`: what was made with `preemptible=True` ends early for what is more urgent; `off`", "`off`"),
-        Variable("OXIRAY_PREEMPTION_GRACE_S", "for how many seconds it may go on from the word to its end (0 to 86400)", "30"),
+        Variable("OXIRAY_PREEMPTION", "`on`: work that was made with `preemptible=True` ends early for work of a higher priority; `off`", "`off`"),
+        Variable("OXIRAY_PREEMPTION_GRACE_S", "for how many seconds preempted work may go on after it was told (0 to 86400)", "30"),
         Variable(
             "OXIRAY_JOB_ORDER",
             "how jobs of equal priority are served: `fair`, who holds less first, or `arrival`, who came first",

@@ -19,9 +19,13 @@ logger = logging.getLogger("ray")
 _RAYS_OWN = ("RBLN", "FURIOSA", "MBLT", "TTNPU")
 
 
-def _facts(what: str) -> dict[str, Any]:
+def _check_connected(what: str) -> None:
     if not _core.is_connected():
         raise RuntimeError(f"{what} is not available because Ray has not been initialized. Call ray.init() first")
+
+
+def _facts(what: str) -> dict[str, Any]:
+    _check_connected(what)
     return _core.context()
 
 
@@ -248,7 +252,8 @@ class RuntimeContext:
         `memory_bytes` (what of its memory is granted; None where its size is not known), and `isolation`: what keeps this process
         from other devices, as `oxiray status` says it (`variable`, `watched`, `landlock`, `cgroup1`, `cgroup`).
         """
-        return list(_facts("Devices")["device_facts"])
+        _check_connected("Devices")
+        return _core.devices()
 
     def get_assigned_resources(self) -> dict[str, float]:
         """Everything granted to this task or actor."""

@@ -22,12 +22,14 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "shared")]
 import soak as shares
 from soak import DEVICES, IN_FLIGHT, RETRIES, UNITS, Held, Killer
+from watching import wait_until
 
 import ray
 from ray.exceptions import DeviceMemoryExceededError, DeviceViolationError
@@ -185,10 +187,10 @@ class Trouble(threading.Thread):
             self.libraries.is_well(slot)
             self.came_back += self._waits_until(lambda slot=slot: slot not in out_of_service(self.address))
 
-    def _waits_until(self, holds: object, seconds: float = 60.0) -> bool:
+    def _waits_until(self, holds: Callable[[], bool], seconds: float = 60.0) -> bool:
         ends = time.monotonic() + seconds
         while not self.over.is_set() and time.monotonic() < ends:
-            if holds():  # type: ignore[operator]
+            if holds():
                 return True
             self._list_the_greedy()
             time.sleep(0.1)
@@ -282,8 +284,7 @@ def soak(tasks: int, seed: int) -> dict[str, object]:
         ray.init(num_cpus=4, num_gpus=DEVICES, log_to_driver=False, device_isolation="watch", device_violations="end")
         address = ray.get_runtime_context().gcs_address
         listens = libraries.file.with_name(libraries.file.name + ".waits")
-        while not listens.exists() and time.monotonic() < began + 30:
-            time.sleep(0.02)
+        wait_until(listens.exists, 30)
         trouble = Trouble(libraries, logs, address, random.Random(seed + 2))
         trouble.start()
         kills, ends = run_tasks(tasks, logs, seed)
@@ -350,12 +351,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     arguments = parser.parse_args()
     figures = soak(arguments.tasks, arguments.seed)
-    for name, value in figures.items():
-        print(f"{name:>40}  {value}")
-    found = faults(figures)
-    for fault in found:
-        print(f"FAULT {fault}", file=sys.stderr)
-    return 1 if found else 0
+    return shares.report(figures, faults(figures))
 
 
 if __name__ == "__main__":

@@ -261,10 +261,20 @@ def main() -> int:
     figures = soak(arguments.tasks, arguments.seed)
     if arguments.json:
         print(json.dumps(figures))
-    else:
-        for name, value in figures.items():
-            print(f"{name:>28}  {value}")
-    found = faults(figures)
+        return judge(faults(figures))
+    return report(figures, faults(figures))
+
+
+def report(figures: dict[str, object], found: list[str]) -> int:
+    """Prints the figures of a run, and what must not be; returns the exit status."""
+    width = max(28, *map(len, figures))
+    for name, value in figures.items():
+        print(f"{name:>{width}}  {value}")
+    return judge(found)
+
+
+def judge(found: list[str]) -> int:
+    """Prints what must not be; returns the exit status."""
     for fault in found:
         print(f"FAULT {fault}", file=sys.stderr)
     return 1 if found else 0

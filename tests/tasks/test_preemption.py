@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from watching import wait_until
 
 import ray
 from ray.util.placement_group import PlacementGroup, placement_group
@@ -45,10 +46,7 @@ def attempts(folder: Path) -> list[str]:
 
 
 def wait_for(path: Path) -> str:
-    deadline = time.monotonic() + LONG_S
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path.name} was never written"
-        time.sleep(0.02)
+    wait_until(path.exists, LONG_S)
     return path.read_text()
 
 
@@ -70,8 +68,7 @@ def checkpoints(folder: str) -> str:
 @pytest.mark.usefixtures("_cluster")
 def test_a_task_hears_of_it_ends_and_is_run_again_whatever_retries_it_has(tmp_path: Path) -> None:
     victim = checkpoints.remote(str(tmp_path))
-    while not list(tmp_path.glob("began-*")):
-        time.sleep(0.02)
+    wait_until(lambda: attempts(tmp_path), LONG_S)
     assert ray.get(urgent.remote(), timeout=LONG_S) > 0
     deadline, reason = wait_for(tmp_path / "reason").split(" ", 1)
     assert 0 < float(deadline) <= GRACE_S
@@ -227,8 +224,7 @@ def test_nobody_ends_for_who_is_as_urgent_or_who_did_not_say_so() -> None:
 def test_without_being_asked_for_nothing_ends_early(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for _ in started(monkeypatch, OXIRAY_PREEMPTION="off"):
         victim = checkpoints.remote(str(tmp_path))
-        while not list(tmp_path.glob("began-*")):
-            time.sleep(0.02)
+        wait_until(lambda: attempts(tmp_path), LONG_S)
         waits = urgent.remote()
         assert ray.wait([waits], timeout=1 + GRACE_S + 1)[0] == []
         assert len(attempts(tmp_path)) == 1
@@ -249,7 +245,7 @@ def test_options_that_are_none_are_refused() -> None:
     ("options", "told"),
     [
         (["--preemption=perhaps"], "preemption is `perhaps`; it is to be `on` or `off`"),
-        (["--preemption-grace-s=-3"], "OXIRAY_PREEMPTION_GRACE_S is `-3`; it is a number of seconds"),
+        (["--preemption-grace-s=-3"], "--preemption-grace-s is `-3`; it is a number of seconds"),
         (["--job-order=lifo"], "the order of jobs is `lifo`; it is to be `fair` or `arrival`"),
     ],
 )

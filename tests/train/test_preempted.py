@@ -11,6 +11,7 @@ import pytest
 import ray
 from ray import train
 from ray.train import Checkpoint, ScalingConfig
+from watching import wait_until
 
 STEPS = 6
 
@@ -57,8 +58,7 @@ def test_a_run_makes_room_for_what_is_more_urgent_and_goes_on_from_its_checkpoin
     served: list[float] = []
 
     def ask() -> None:
-        while not (tmp_path / "half").exists():
-            time.sleep(0.02)
+        wait_until((tmp_path / "half").exists)
         served.append(ray.get(urgent.remote(), timeout=120))
 
     asks = threading.Thread(target=ask, daemon=True)

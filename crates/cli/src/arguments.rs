@@ -118,8 +118,8 @@ pub(crate) struct DeviceOptions {
     /// lowest numbers.
     #[arg(long, value_name = "topology|lowest")]
     pub(crate) device_order: Option<String>,
-    /// What a share of a GPU (num_gpus=0.25) is of its memory: a `promise` between programs, or a `cap`, as gpu_memory= is: frameworks
-    /// are told, and who is seen with more is ended. `promise` where it is left out.
+    /// Whether a share of a GPU (num_gpus=0.25) is a limit on its memory: with `cap` it is, as gpu_memory= is (frameworks are told
+    /// the limit, and a process that is seen with more is ended); with `promise` it is not. `promise` where it is left out.
     #[arg(long, value_name = "promise|cap")]
     pub(crate) share_memory: Option<String>,
     /// Where workers with whole devices run: `local` keeps them on the processors of the devices' NUMA node, `off` anywhere. `off`
@@ -155,15 +155,15 @@ pub(crate) struct OfferOptions {
 /// Who goes first.
 #[derive(Debug, Args)]
 pub(crate) struct SchedulingOptions {
-    /// With --head: whether tasks, actors and placement groups that were made with preemptible=True end early where something
-    /// of a higher priority waits for what they hold; they are run, or made, again then. `off` where it is left out.
+    /// With --head: whether tasks, actors and placement groups that were made with preemptible=True end early when work of a
+    /// higher priority waits for what they hold; they are run, or made, again later. `off` where it is left out.
     #[arg(long, value_name = "on|off")]
     pub(crate) preemption: Option<String>,
-    /// With --head: how many seconds they have from the word to their end; 30 where it is left out.
+    /// With --head: how many seconds preempted work has between being told and being ended; 30 where it is left out.
     #[arg(long, value_name = "SECONDS")]
     pub(crate) preemption_grace_s: Option<f64>,
-    /// With --head: how jobs of equal priority are served: `fair` serves first who holds the smaller share of what it asks for,
-    /// and has leases recalled for it; `arrival` who came first. `fair` where it is left out.
+    /// With --head: how jobs of equal priority are served: `fair` serves first the job that holds the smaller share of what it
+    /// asks for, and recalls leases for it; `arrival` the job that asked first. `fair` where it is left out.
     #[arg(long, value_name = "fair|arrival")]
     pub(crate) job_order: Option<String>,
 }

@@ -36,9 +36,9 @@ const NODE_WAIT_VARIABLE: &str = "OXIRAY_INFEASIBLE_WAIT_S";
 const DEADLOCK_WAIT_VARIABLE: &str = "OXIRAY_DEADLOCK_WAIT_S";
 /// Says whether one fails.
 const DEADLOCK_VARIABLE: &str = "OXIRAY_DEADLOCK";
-/// Says whether what says so ends early for what is more urgent.
+/// Says whether preemptible work ends early for work of a higher priority.
 const PREEMPTION_VARIABLE: &str = "OXIRAY_PREEMPTION";
-/// Says how many seconds it has.
+/// Says how many seconds it has from the word to its end.
 const PREEMPTION_GRACE_VARIABLE: &str = "OXIRAY_PREEMPTION_GRACE_S";
 /// Says how jobs of equal priority are served.
 const JOB_ORDER_VARIABLE: &str = "OXIRAY_JOB_ORDER";
@@ -51,7 +51,7 @@ const PIN_VARIABLE: &str = "OXIRAY_PIN_CPUS";
 /// Says what becomes of a worker that has a device open which it was not granted.
 const VIOLATIONS_VARIABLE: &str = "OXIRAY_DEVICE_VIOLATIONS";
 
-/// How long what ends early has where nothing is said.
+/// How long preempted work has where nothing is said.
 const PREEMPTION_GRACE: Duration = Duration::from_secs(30);
 /// How long a demand waits for a node where nothing is said.
 const NODE_WAIT: Duration = Duration::from_secs(30);
@@ -135,7 +135,7 @@ pub struct HeadConfig {
     pub certificate_ms: Option<u64>,
     /// The file with the cluster's authority, where a head is not to make one of its own.
     pub authority_file: Option<PathBuf>,
-    /// Whether what says so ends early for what is more urgent: `on` or `off`; as `OXIRAY_PREEMPTION` says where it is left out.
+    /// Whether preemptible work ends early for work of a higher priority: `on` or `off`; as `OXIRAY_PREEMPTION` says where it is left out.
     pub preemption: Option<String>,
     /// How many seconds it has from the word to its end; as `OXIRAY_PREEMPTION_GRACE_S` says where it is left out.
     pub preemption_grace_s: Option<f64>,
@@ -243,10 +243,10 @@ pub enum PlanError {
         given: String,
     },
     /// A wait is no length of time.
-    #[error("{variable} is `{given}`; it is a number of seconds, from 0 to {}", WAIT_MAX.as_secs())]
+    #[error("{setting} is `{given}`; it is a number of seconds, from 0 to {}", WAIT_MAX.as_secs())]
     Wait {
-        /// The variable that says it.
-        variable: &'static str,
+        /// The variable or the option that says it.
+        setting: &'static str,
         /// What was asked for.
         given: String,
     },
@@ -256,18 +256,16 @@ pub enum PlanError {
         /// What was asked for.
         given: String,
     },
-    /// A share of a device's memory is nothing of the kind.
+    /// There is no such mode of the memory of shares.
     #[error(
-        "a share of a GPU is, of its memory, a `{given}`; it is to be a `promise` or a `cap`, as --share-memory= or in {SHARE_VARIABLE}"
+        "the mode of shares' memory is `{given}`; it is to be `promise` or `cap`, as --share-memory= or in {SHARE_VARIABLE}"
     )]
     ShareMemory {
         /// What was asked for.
         given: String,
     },
-    /// Workers are kept nowhere of the kind.
-    #[error(
-        "where workers with devices run is `{given}`; it is to be `local` or `off`, as --pin-cpus= or in {PIN_VARIABLE}"
-    )]
+    /// There is no such mode of CPU pinning.
+    #[error("CPU pinning is `{given}`; it is to be `local` or `off`, as --pin-cpus= or in {PIN_VARIABLE}")]
     Pin {
         /// What was asked for.
         given: String,
@@ -460,7 +458,7 @@ fn isolation_plan(config: &Config, host: &Host, offer: &Offer) -> Result<Isolati
     })
 }
 
-/// What was asked for, of what a share of a GPU is of its memory.
+/// Whether a share of a GPU is a limit on its memory.
 fn caps_shares(asked: Option<&str>) -> Result<bool, PlanError> {
     match asked.map(str::trim) {
         None | Some("" | "promise") => Ok(false),
@@ -469,7 +467,7 @@ fn caps_shares(asked: Option<&str>) -> Result<bool, PlanError> {
     }
 }
 
-/// What was asked for, of where workers with whole devices run.
+/// Whether workers with whole devices run on the processors near these.
 fn pins_workers(asked: Option<&str>) -> Result<bool, PlanError> {
     match asked.map(str::trim) {
         None | Some("" | "off") => Ok(false),
@@ -538,18 +536,21 @@ fn monitor(threshold: Option<String>, period: Option<String>) -> Result<MonitorO
     Ok(MonitorOptions { threshold, period: Duration::from_millis(period) })
 }
 
-/// What a variable says, in seconds.
-fn seconds(variable: &'static str, given: Option<String>) -> Result<Option<Duration>, PlanError> {
+/// What a variable or an option says, in seconds.
+fn seconds(setting: &'static str, given: Option<String>) -> Result<Option<Duration>, PlanError> {
     let Some(given) = given.filter(|given| !given.trim().is_empty()) else { return Ok(None) };
     let seconds = given.trim().parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    seconds.filter(|wait| *wait <= WAIT_MAX).map(Some).ok_or(PlanError::Wait { variable, given })
+    seconds.filter(|wait| *wait <= WAIT_MAX).map(Some).ok_or(PlanError::Wait { setting, given })
 }
 
 /// What a head goes by.
 fn rules(head: &HeadConfig, variable: impl Fn(&str) -> Option<String>) -> Result<Rules, PlanError> {
     let said = |name: &str| variable(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
-    let grace = head.preemption_grace_s.map(|seconds| seconds.to_string()).or_else(|| said(PREEMPTION_GRACE_VARIABLE));
-    let grace = seconds(PREEMPTION_GRACE_VARIABLE, grace)?.unwrap_or(PREEMPTION_GRACE);
+    let grace = match head.preemption_grace_s {
+        Some(given) => seconds("--preemption-grace-s", Some(given.to_string()))?,
+        None => seconds(PREEMPTION_GRACE_VARIABLE, said(PREEMPTION_GRACE_VARIABLE))?,
+    };
+    let grace = grace.unwrap_or(PREEMPTION_GRACE);
     let preemption_grace = match head.preemption.clone().or_else(|| said(PREEMPTION_VARIABLE)).as_deref() {
         None | Some("off") => None,
         Some("on") => Some(grace),
@@ -656,7 +657,7 @@ mod tests {
         let nothing = rules(&HeadConfig::default(), |_| None).expect("nothing is said");
         assert_eq!((nothing.preemption_grace, nothing.jobs_by_arrival), (None, false));
         let long = HeadConfig { preemption_grace_s: Some(-1.0), ..HeadConfig::default() };
-        assert!(of(&long).is_err_and(|text| text.contains("OXIRAY_PREEMPTION_GRACE_S is `-1`")));
+        assert!(of(&long).is_err_and(|text| text.contains("--preemption-grace-s is `-1`")));
         let unknown = HeadConfig { preemption: Some("perhaps".to_owned()), ..HeadConfig::default() };
         assert!(of(&unknown).is_err_and(|text| text.contains("`on` or `off`, as --preemption=")));
         let unknown = HeadConfig { job_order: Some("lifo".to_owned()), ..HeadConfig::default() };

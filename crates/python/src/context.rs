@@ -4,7 +4,7 @@ use crate::python;
 use oxiray_client::assigned;
 use oxiray_ids::TaskId;
 use oxiray_resources::ResourceName;
-use oxiray_wire::message::{Amount, Devices};
+use oxiray_wire::message::Amount;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use std::cell::RefCell;
@@ -112,15 +112,15 @@ pub(crate) fn context(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         devices.set_item(&granted.resource, (&granted.ids, granted.preset))?;
     }
     answer.set_item("devices", devices)?;
-    answer.set_item("device_facts", device_facts(py, &assigned.devices)?)?;
     answer.set_item("resources", amounts(py, &assigned.resources)?)?;
     Ok(answer)
 }
 
-/// Each device that was granted, as `get_devices` tells of it.
-fn device_facts<'py>(py: Python<'py>, granted: &[Devices]) -> PyResult<Bound<'py, PyList>> {
+/// Each device that was granted, as `RuntimeContext.get_devices` tells of it.
+#[pyfunction]
+pub(crate) fn devices(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let answer = PyList::empty(py);
-    for of in granted {
+    for of in &assigned::current().devices {
         for (ordinal, (facts, id)) in of.facts.iter().zip(&of.ids).enumerate() {
             let row = PyDict::new(py);
             row.set_item("resource", &of.resource)?;

@@ -302,5 +302,6 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(get_one, module)?)?;
     module.add_function(wrap_pyfunction!(wait_some, module)?)?;
     module.add_function(wrap_pyfunction!(announce, module)?)?;
+    module.add_function(wrap_pyfunction!(context::devices, module)?)?;
     module.add_function(wrap_pyfunction!(context::context, module)?)
 }

@@ -8,8 +8,8 @@
 //! - PREEMPT-4: what somebody holds on several machines ends as a whole.
 //!
 //! # Cost
-//! With `v` victims on a machine: O(v²) for each request and machine, and for a group O(log v) searches. The caller bounds
-//! victims, machines and requests.
+//! With `v` victims on a machine: O(v²) for each request and machine, and for a group O(log v) searches, each of which
+//! tells the [`Fleet`] of the machines that differ from the search before. The caller bounds victims, machines and requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -80,7 +80,7 @@ pub fn preempt<V: Copy + Ord>(
     mut candidates: Vec<Preemptible<V>>,
     most: usize,
 ) -> Vec<Eviction<V>> {
-    let mut look = Look { views };
+    let mut look = Look { stale: views.keys().copied().collect(), views, fleet: Fleet::default() };
     look.end(ending);
     // PREEMPT-3
     candidates.sort_by(|one, other| (one.priority, other.victim).cmp(&(other.priority, one.victim)));
@@ -116,6 +116,10 @@ pub fn preempt<V: Copy + Ord>(
 #[derive(Debug)]
 struct Look {
     views: BTreeMap<NodeId, NodeView>,
+    /// Where groups are searched.
+    fleet: Fleet,
+    /// The machines that are in `views` otherwise than in `fleet`.
+    stale: BTreeSet<NodeId>,
 }
 
 impl Look {
@@ -124,6 +128,7 @@ impl Look {
         for part in ended.iter().flat_map(|one| &one.parts) {
             if let Some(view) = self.views.get_mut(&part.node) {
                 view.give_back(part);
+                self.stale.insert(part.node);
             }
         }
     }
@@ -132,37 +137,43 @@ impl Look {
     fn take(&mut self, sought: SoughtRoom<'_>) -> bool {
         match sought {
             SoughtRoom::Request(request) => {
-                let mut fitting = self.views.values_mut().filter(|view| request.may_be_met_on(view));
-                fitting.any(|view| view.take(&request.demand))
+                let mut fitting = self.views.iter_mut().filter(|(_, view)| request.may_be_met_on(view));
+                let taken = fitting.find_map(|(node, view)| view.take(&request.demand).then_some(*node));
+                self.stale.extend(taken);
+                taken.is_some()
             }
             SoughtRoom::Group(group) => {
                 let Some(nodes) = self.place(group, &[]) else { return false };
-                let bundles = nodes.iter().zip(&group.bundles);
-                bundles.for_each(|(node, bundle)| {
+                for (node, bundle) in nodes.iter().zip(&group.bundles) {
                     self.views.get_mut(node).map(|view| view.take(&bundle.demand));
-                });
+                    self.stale.insert(*node);
+                }
                 true
             }
         }
     }
 
     /// The machine of each bundle, when these have ended.
-    fn place(&self, group: &Group, ended: &[&HeldPart]) -> Option<Vec<NodeId>> {
-        let mut fleet = Fleet::default();
-        for (node, view) in &self.views {
-            let here: Vec<&HeldPart> = ended.iter().filter(|part| part.node == *node).copied().collect();
-            if here.is_empty() {
-                fleet.put(view);
-            } else {
-                fleet.put(&with_back(view, here));
+    fn place(&mut self, group: &Group, ended: &[&HeldPart]) -> Option<Vec<NodeId>> {
+        for view in std::mem::take(&mut self.stale).iter().filter_map(|node| self.views.get(node)) {
+            self.fleet.put(view);
+        }
+        let mut parts: BTreeMap<NodeId, Vec<&HeldPart>> = BTreeMap::new();
+        for part in ended {
+            parts.entry(part.node).or_default().push(part);
+        }
+        for (node, here) in parts {
+            if let Some(view) = self.views.get(&node) {
+                self.fleet.put(&with_back(view, here));
+                self.stale.insert(node);
             }
         }
-        fleet.find_group(group, &[])
+        self.fleet.find_group(group, &[])
     }
 
     /// Whose end makes room, among these in the order in which they are to be taken.
     fn choose<'a, V: Copy + Ord>(
-        &self,
+        &mut self,
         sought: SoughtRoom<'_>,
         allowed: &[&'a Preemptible<V>],
     ) -> Option<Vec<&'a Preemptible<V>>> {
@@ -177,12 +188,12 @@ impl Look {
     }
 
     fn choose_for<'a, V: Copy + Ord>(
-        &self,
+        &mut self,
         group: &Group,
         allowed: &[&'a Preemptible<V>],
     ) -> Option<Vec<&'a Preemptible<V>>> {
         let parts_of = |chosen: &[&'a Preemptible<V>]| chosen.iter().flat_map(|one| &one.parts).collect::<Vec<_>>();
-        let place = |count: usize| self.place(group, &parts_of(&allowed[..count]));
+        let mut place = |count: usize| self.place(group, &parts_of(&allowed[..count]));
         place(allowed.len())?;
         let (mut too_few, mut enough) = (0, allowed.len());
         while too_few + 1 < enough {

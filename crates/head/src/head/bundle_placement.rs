@@ -140,24 +140,17 @@ impl HeadCore {
         }
     }
 
-    /// A group's bundles leave a node that is being emptied, and wait for others.
-    pub(super) fn move_from(&mut self, id: PlacementGroupId, node: NodeId) {
-        let bundles: Vec<BundleNumber> = self.groups.known.moved(id, node).into_iter().map(BundleNumber::at).collect();
-        if bundles.is_empty() {
-            return;
-        }
-        self.durable.touch(Row::Group(id));
-        self.tell_release(id, BTreeMap::from([(node, bundles)]));
-        self.group_waits_again(id);
-    }
-
-    /// A group gives back all that it has, and waits for room anew. What ran within it has been told to end.
-    pub(super) fn give_bundles_back(&mut self, id: PlacementGroupId) {
-        let nodes = self.groups.known.get(id).map(|group| group.nodes.clone()).unwrap_or_default();
+    /// A group gives back the bundles that it has on these nodes, and they wait for room anew.
+    pub(super) fn move_from(&mut self, id: PlacementGroupId, nodes: BTreeSet<NodeId>) {
         let mut there: BTreeMap<NodeId, Vec<BundleNumber>> = BTreeMap::new();
-        for node in nodes.into_iter().flatten().collect::<BTreeSet<NodeId>>() {
-            let bundles = self.groups.known.moved(id, node).into_iter().map(BundleNumber::at);
-            there.entry(node).or_default().extend(bundles);
+        for node in nodes {
+            let bundles: Vec<_> = self.groups.known.moved(id, node).into_iter().map(BundleNumber::at).collect();
+            if !bundles.is_empty() {
+                there.insert(node, bundles);
+            }
+        }
+        if there.is_empty() {
+            return;
         }
         self.durable.touch(Row::Group(id));
         self.tell_release(id, there);

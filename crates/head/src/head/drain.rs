@@ -17,6 +17,7 @@ use oxiray_ids::{NodeId, ObjectId, PlacementGroupId};
 use oxiray_machine::{Effect, Key, check_name};
 use oxiray_wire::message::{CopyWanted, DrainAsked, Draining, NodeDismissed, StateReport};
 use oxiray_wire::state::{DrainState, DrainTold, STATE_VERSION};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// How often it is looked at what is left on a node.
@@ -173,7 +174,7 @@ impl HeadCore {
         let hit = self.groups.known.iter().filter(is_settled).filter(|group| group.nodes.contains(&Some(node)));
         let idle = hit.map(|group| group.description.id).filter(|id| !self.is_used(key, *id));
         for id in idle.collect::<Vec<_>>() {
-            self.move_from(id, node);
+            self.move_from(id, BTreeSet::from([node]));
         }
     }
 

@@ -20,6 +20,7 @@ impl HeadCore {
         let number = self.members.next_order();
         let (need, parts) = share;
         let Some(demand) = need.demand().cloned() else { return };
+        let preemptible = self.may_be_preempted(&wanted.want);
         let mut place = Place {
             order: number,
             job: wanted.claimant.job,
@@ -30,8 +31,7 @@ impl HeadCore {
             label: wanted.label.clone(),
             outlives_job: self.wanted_outlives_its_job(&wanted.want),
             priority: wanted.claimant.priority.0,
-            preemptible: self.may_be_preempted(&wanted.want)
-                || need.group().is_some_and(|id| self.groups.is_preemptible(id)),
+            preemptible: preemptible || need.group().is_some_and(|id| self.groups.is_preemptible(id)),
             ..Place::default()
         };
         match &wanted.want {
@@ -70,7 +70,6 @@ impl HeadCore {
         let node = self.members.book(member, number, booked);
         if let Some(node) = node.filter(|_| is_of_machine) {
             let is_lease = matches!(wanted.want, PendingKind::Lease { .. });
-            let preemptible = self.may_be_preempted(&wanted.want);
             let held = Held { claimant: wanted.claimant, demands: vec![demand], is_lease, preemptible };
             self.pending.fairness.holds(Holder::Order(number), held, node, self.clock.now);
         }

@@ -267,8 +267,9 @@ impl HeadCore {
             self.exits_by(key, ExitKind::IntendedSystem, &format!("it was preempted: {reason}"));
             self.kill_worker(key);
         }
-        if let Holder::Group(group) = victim.holder {
-            self.give_bundles_back(group);
+        if let Holder::Group(id) = victim.holder {
+            let nodes = self.groups.known.get(id).into_iter().flat_map(|group| group.nodes.iter().flatten().copied());
+            self.move_from(id, nodes.collect());
         }
     }
 

@@ -80,8 +80,9 @@ impl NodeCore {
         let is_asked = worker.grant.as_ref().is_some_and(|grant| asked_memory(grant).is_some());
         let how = if is_asked { format!("gpu_memory={asked}") } else { "a share that is a limit on memory".to_owned() };
         let text = format!(
-            "it (pid {}) used {} of the memory of {} {} and had asked for {} ({how}), on node {} ({}), which ended it. Ask for more, or have it use less: frameworks are told how much they may take, and what a process \
-             needs besides is not counted up to {}",
+            "it (pid {}) used {} of the memory of {} {} and had asked for {} ({how}), on node {} ({}), which ended it. Ask for \
+             more, or have it use less: frameworks are told how much they may take, and what a process needs besides is not \
+             counted up to {}",
             worker.pid.unwrap_or(0),
             shown(used),
             slot.0,
