@@ -1,7 +1,7 @@
 # Every target makes what it needs: a fresh clone with Rust and Python 3.11 or newer is enough (the wheel itself runs on 3.10).
 #
 #   demo   build, install into .venv, run a tour of the programs Oxiray is for
-#   test   checks and every test; the last line reads `N passed, N failed`
+#   test   checks and every test; the last line reads `N passed, N failed`; AGAIN=1 runs also what passed before with the same files
 #   bench  Oxiray against Ray 2.60, the same script on both; writes benches/RESULTS.md, and bench-train's
 #   compatibility  tests/compatibility on Oxiray and on Ray 2.60; writes docs/compatibility.md
 #   third-parties  the test suites of libraries written for Ray, on Oxiray and on Ray 2.60; writes docs/third-parties.md
@@ -55,7 +55,7 @@ demo: venv
 # What apt may have to install comes first, one after the other: it takes one caller at a time.
 test: network-tools etcd $(VENV)/made
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target ready-to-test
-	@$(VENV)/bin/python scripts/run-tests
+	@$(VENV)/bin/python scripts/run-tests $(if $(AGAIN),--again)
 
 # What tests need. Cargo and pip work side by side: the one computes, the other mostly waits for the network.
 ready-to-test: venv $(BUILD)/operator-made $(BUILD)/fuzz-made $(BUILD)/kubernetes/made $(BUILD)/ecosystem/installed $(BUILD)/train/installed

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+from cargo_built import cargo_built
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -16,11 +15,7 @@ def library() -> str:
     """Builds the library as the rest of this project is built, and returns where it is."""
     if shutil.which("cargo") is None:
         pytest.skip("the library that stands in for NVML is built with cargo, which is not there")
-    command = ["cargo", "build", "--release", "--locked", "--quiet", "--message-format=json", "-p", "oxiray-nvml-fixture"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    made = [name for line in done.stdout.splitlines() for name in json.loads(line).get("filenames", ())]
-    return next(name for name in made if name.endswith(".so"))
+    return str(cargo_built("liboxiray_nvml_fixture.so", "-p", "oxiray-nvml-fixture"))
 
 
 class Answers:
