@@ -49,6 +49,11 @@ import os, ray
 ray.init()
 print(ray.get(ray.remote(num_gpus=1)(lambda: os.environ["RAY_NODE_TYPE_NAME"]).remote()))
 """
+WHERE_MEMORY_IS = """
+import os, ray
+ray.init()
+print(ray.get(ray.remote(gpu_memory="24GiB")(lambda: os.environ["RAY_NODE_TYPE_NAME"]).remote()))
+"""
 #: An actor for each line that is read.
 HOLDERS = """
 import os, ray, sys
@@ -168,6 +173,14 @@ def test_a_slice_comes_and_goes_as_one(lab: Lab) -> None:
     assert run(scaled.kubelet, WHERE).endswith("gpu-group")
     scaled.until(lambda: len(scaled.workers()) == 2, "both hosts of one replica")
     scaled.until(scaled.is_empty, "both are gone after the idle time of their group")
+
+
+def test_memory_of_a_gpu_brings_pods_whose_gpus_have_as_much(lab: Lab) -> None:
+    lab.operator()
+    small, large = [group(name, rayStartParams={"gpu-memory": size}) for name, size in {"small": "16Gi", "large": "80Gi"}.items()]
+    scaled = Scaled(lab, {**small, "priority": 10}, large)
+    assert run(scaled.kubelet, WHERE_MEMORY_IS).endswith("large")
+    scaled.until(scaled.is_empty, "nothing is left of either")
 
 
 def test_a_group_that_finds_no_machine_is_passed_over(lab: Lab) -> None:

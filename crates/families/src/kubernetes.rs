@@ -14,11 +14,14 @@ pub struct KubernetesNames {
     pub hiding: Option<Hiding>,
     /// The type of the devices of a machine that a pod must come to, from the labels that the machine must have.
     pub type_of: fn(Lookup<'_>) -> Option<String>,
+    /// The memory of each of them in bytes, from the same labels.
+    pub memory_of: fn(Lookup<'_>) -> Option<u64>,
 }
 
 impl KubernetesNames {
     /// A family that Kubernetes has no names for.
-    pub const NONE: Self = Self { resources: &[], classes: &[], taint: None, hiding: None, type_of: |_| None };
+    pub const NONE: Self =
+        Self { resources: &[], classes: &[], taint: None, hiding: None, type_of: |_| None, memory_of: |_| None };
 }
 
 /// A resource of a container that is made of devices.

@@ -68,6 +68,7 @@ const KUBERNETES: KubernetesNames = KubernetesNames {
         unless: &["nvidia.com/gpu*", "nvidia.com/mig-*", "*.nvidia.com"],
     }),
     type_of: pod_type,
+    memory_of: pod_memory,
 };
 
 const MONITOR: Monitor = Monitor {
@@ -316,9 +317,23 @@ fn pod_type(labels: Lookup<'_>) -> Option<String> {
         .or_else(|| told("karpenter.k8s.aws/instance-gpu-name").map(|name| name.to_uppercase()))
 }
 
+/// The memory of each GPU of a pod's machine, from the label of NVIDIA's feature discovery, which counts MiB with what the
+/// driver keeps for itself. That is a hundredth or less, and taken as a sixty-fourth: a node never offers less than this.
+fn pod_memory(labels: Lookup<'_>) -> Option<u64> {
+    let bytes = labels("nvidia.com/gpu.memory")?.parse::<u64>().ok()?.checked_mul(1 << 20)?;
+    Some(bytes - bytes / 64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_memory_of_a_pods_gpus_is_what_a_node_offers_at_least() {
+        let of = |value: &'static str| pod_memory(&|name| (name == "nvidia.com/gpu.memory").then(|| value.to_owned()));
+        assert_eq!(of("81559"), Some(84_184_547_328));
+        assert_eq!([of("much"), of("18446744073709551615"), pod_memory(&|_| None)], [None; 3]);
+    }
 
     #[test]
     fn type_names_of_the_specification() {

@@ -64,6 +64,12 @@ pub(crate) fn slice(selectors: &BTreeMap<String, String>) -> Option<Slice> {
     })
 }
 
+/// The bytes of each device of a resource that the pod's node must have.
+pub(crate) fn memory_of(resource: &str, selectors: &BTreeMap<String, String>) -> Option<u64> {
+    let label = |key: &str| selectors.get(key).cloned();
+    families_of(resource).find_map(|family| (family.kubernetes.memory_of)(&label))
+}
+
 /// The type of the devices of a resource that the pod's node must have, as programs name it: `A100`, `H100`, `L4`.
 pub(crate) fn type_of(resource: &str, selectors: &BTreeMap<String, String>) -> Option<String> {
     let label = |key: &str| selectors.get(key).cloned();

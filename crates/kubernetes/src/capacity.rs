@@ -4,12 +4,12 @@
 //! same to all of them whether it has pods or none (CAPACITY-1). What a pod declares is taken in this order: the group's
 //! `rayStartParams`, its `resources`, the container's limits, its requests, those of the whole pod.
 
-use crate::accelerators::{selectors, slice, type_of};
+use crate::accelerators::{memory_of, selectors, slice, type_of};
 use crate::claims::{Claims, claimed};
 use crate::devices::{MoreDevices, Unit, shown_by, unit_of};
 use crate::quantity::quantity;
 use oxiray_families::{GPU, TPU, device_resources, families_of};
-use oxiray_resources::MemoryShares;
+use oxiray_resources::{MemoryShares, ResourceName};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,6 +68,9 @@ pub struct PodCapacity {
     /// Kubernetes' names of the pods' devices.
     #[serde(skip)]
     pub devices: Vec<String>,
+    /// Bytes of each GPU, where they are said by hand: a node finds what its devices have by itself.
+    #[serde(skip)]
+    pub gpu_memory: Option<u64>,
     /// Bytes of each host's object store, where the pod's memory or its size is declared.
     #[serde(skip)]
     pub store: Option<u64>,
@@ -97,6 +100,7 @@ pub fn capacity(shape: &Shape<'_>, catalogue: &Catalogue) -> PodCapacity {
     told.override_resources(shape, machine, catalogue);
     told.apply_start(shape.start);
     told.divide_memory(shape.start, declared.get("memory").copied());
+    told.size_gpus(shape.start, &selectors, profiles.is_empty());
     profiles.dedup();
     if let [profile] = profiles.as_slice() {
         told.labels.entry(PROFILE_LABEL.to_owned()).or_insert_with(|| profile.clone());
@@ -241,6 +245,35 @@ impl PodCapacity {
             let shares = MemoryShares::of(declared as u64, self.store, said);
             self.store = Some(shares.store);
             self.per_host.entry("memory".to_owned()).or_insert(shares.memory as f64);
+        }
+    }
+
+    /// The memory of each GPU, for requests with `gpu_memory=`: as said by hand, else as the labels of machines say, where a
+    /// pod's GPUs are whole ones and its own.
+    fn size_gpus(
+        &mut self,
+        start: &BTreeMap<String, String>,
+        selectors: &BTreeMap<String, String>,
+        has_no_parts: bool,
+    ) {
+        let said = start.get("gpu-memory").map(|text| (text, quantity(&Value::String(text.clone()))));
+        let bytes = match said {
+            Some((_, Ok(bytes))) => {
+                self.gpu_memory = Some(bytes as u64);
+                self.gpu_memory
+            }
+            Some((text, Err(error))) => {
+                self.notes.push(format!("`gpu-memory` in rayStartParams is ignored: {error}: `{text}` is to be the bytes of each GPU, such as 80Gi"));
+                None
+            }
+            None if has_no_parts && !self.devices.iter().any(|name| name.ends_with(".shared")) => {
+                memory_of(GPU.name, selectors)
+            }
+            None => None,
+        };
+        let has_gpus = self.per_host.get(GPU.name).is_some_and(|count| *count > 0.0);
+        if let Some(bytes) = bytes.filter(|bytes| *bytes > 0 && has_gpus) {
+            self.per_host.entry(ResourceName::GPU_MEMORY.to_string()).or_insert(bytes as f64);
         }
     }
 

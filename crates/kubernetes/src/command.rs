@@ -1,6 +1,7 @@
 //! The command that a pod's first container runs.
 
 use crate::capacity::PodCapacity;
+use oxiray_resources::ResourceName;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -26,8 +27,17 @@ const INSTANCE_LABEL: &str = "oxiray.io/instance";
 const UID_MARK: &str = "@uid@";
 
 /// Parameters of Ray's start command that are derived or passed on.
-const KNOWN: &[&str] =
-    &["num-cpus", "num-gpus", "memory", "resources", "labels", "port", "object-store-memory", "node-manager-port"];
+const KNOWN: &[&str] = &[
+    "num-cpus",
+    "num-gpus",
+    "gpu-memory",
+    "memory",
+    "resources",
+    "labels",
+    "port",
+    "object-store-memory",
+    "node-manager-port",
+];
 /// Parameters that mean nothing here, and are left out without a word: KubeRay's own samples set them.
 const SILENT: &[&str] =
     &["block", "dashboard-host", "no-monitor", "metrics-export-port", "address", "disable-usage-stats"];
@@ -72,6 +82,10 @@ impl Start<'_> {
             if let Some(amount) = offered.remove(name) {
                 let _ = write!(line, " --{option}={amount}");
             }
+        }
+        offered.remove(ResourceName::GPU_MEMORY.as_str());
+        if let Some(bytes) = self.capacity.gpu_memory {
+            let _ = write!(line, " --gpu-memory={bytes}");
         }
         if let Some(bytes) = self.capacity.store {
             let _ = write!(line, " --object-store-memory={bytes}");

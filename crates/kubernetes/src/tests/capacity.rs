@@ -86,6 +86,30 @@ fn parts_of_gpus_that_kai_gives_are_counted_and_seen() {
 }
 
 #[test]
+fn memory_of_gpus_is_known_by_hand_or_by_the_machines_labels() {
+    const GIB: f64 = 1_073_741_824.0;
+    let memory = |devices: Value, start: Value| {
+        let group = json!({"template": limits(devices, json!({"nvidia.com/gpu.memory": "65536"})), "start": start});
+        let (counted, told) = offered(&group, &Catalogue::default());
+        (counted.get("GPU:memory").map(|bytes| bytes / GIB), told.gpu_memory)
+    };
+    let whole = || json!({"nvidia.com/gpu": 2});
+    assert_eq!(memory(whole(), json!({})), (Some(63.0), None), "the driver keeps some of 64 GiB");
+    assert_eq!(memory(whole(), json!({"gpu-memory": "80Gi"})), (Some(80.0), Some(80 << 30)));
+    assert_eq!(memory(json!({}), json!({"gpu-memory": "80Gi"})).0, None, "no GPU");
+    for shared in ["nvidia.com/mig-1g.10gb", "nvidia.com/gpu.shared"] {
+        assert_eq!(memory(json!({shared: 1}), json!({})).0, None, "{shared}: of the whole GPU the label speaks");
+    }
+    let wrong = json!({"template": limits(whole(), json!({})), "start": {"gpu-memory": "much"}});
+    let (_, told) = offered(&wrong, &Catalogue::default());
+    assert!(
+        told.notes.iter().any(|note| note.starts_with("`gpu-memory` in rayStartParams is ignored")),
+        "{:?}",
+        told.notes
+    );
+}
+
+#[test]
 fn chips_are_counted_in_cores_of_their_machine() {
     let on = |machine: &str, name: &str| {
         let selector = json!({"node.kubernetes.io/instance-type": machine});

@@ -131,6 +131,19 @@ fn pods_without_nvidia_devices_see_none() {
 }
 
 #[test]
+fn a_node_is_told_the_memory_of_its_gpus_only_where_it_is_said_by_hand() {
+    let mut object = cluster();
+    let template = "/spec/workerGroupSpecs/0/template/spec";
+    object.pointer_mut(template).expect("there")["nodeSelector"] = json!({"nvidia.com/gpu.memory": "65536"});
+    let line = |object: &Value| made(object, &Settings::default()).0[1]["spec"]["containers"][0]["command"].to_string();
+    let found = line(&object);
+    assert!(!found.contains("--gpu-memory") && !found.contains("GPU:memory"), "{found}");
+    object["spec"]["workerGroupSpecs"][0]["rayStartParams"] = json!({"gpu-memory": "80Gi"});
+    let said = line(&object);
+    assert!(said.contains("--gpu-memory=85899345920") && !said.contains("GPU:memory"), "{said}");
+}
+
+#[test]
 fn taints_of_the_devices_are_tolerated() {
     let mut object = cluster();
     let limits = "/spec/workerGroupSpecs/0/template/spec/containers/0/resources/limits";
