@@ -228,7 +228,10 @@ pub(crate) fn usage(nvml: &Nvml, id: &str) -> Option<Usage> {
     let rates = device.as_ref().and_then(|device| device.utilization_rates().ok());
     // The whole GPU is well or ill.
     let health = device.as_ref().map(|device| health_of(gpu_of(device).as_ref().unwrap_or(device))).unwrap_or_default();
-    let processes = device.as_ref().map(memory_of_processes).unwrap_or_default();
+    let listed = device.as_ref().map(memory_of_processes);
+    let all_bytes = listed.as_ref().and_then(|listed| listed.all_bytes);
+    let unlisted_bytes = memory.as_ref().zip(all_bytes).map(|(memory, all)| memory.used.saturating_sub(all));
+    let processes = listed.map(|listed| listed.processes).unwrap_or_default();
     let is_told = is_lost || rates.is_some() || memory.is_some() || health != Health::default();
     is_told.then(|| Usage {
         busy_percent: rates.map(|rates| rates.gpu),
@@ -236,6 +239,7 @@ pub(crate) fn usage(nvml: &Nvml, id: &str) -> Option<Usage> {
         total_bytes: memory.map(|memory| memory.total),
         is_lost,
         health,
+        unlisted_bytes,
         processes,
     })
 }
@@ -312,19 +316,34 @@ fn errors_of(event: &EventData<'_>, places: &BTreeMap<String, Vec<usize>>) -> Ve
     errors.map(|(place, xid)| DeviceError { place, xid }).collect()
 }
 
-/// What each process has of a device's memory, where the driver tells.
-fn memory_of_processes(device: &Device<'_>) -> Vec<ProcessMemory> {
-    let computing = device.running_compute_processes().unwrap_or_default();
+/// The processes that have some of a device's memory.
+struct Listed {
+    processes: Vec<ProcessMemory>,
+    /// What all of them have; nothing where the driver lists none, or does not tell that of each.
+    all_bytes: Option<u64>,
+}
+
+/// Who has memory of a device, to compute, as a client of an MPS server, or to draw.
+fn memory_of_processes(device: &Device<'_>) -> Listed {
+    let computing = device.running_compute_processes();
+    let is_listed = computing.is_ok();
+    let clients = device.mps_running_compute_processes().unwrap_or_default();
     let drawing = device.running_graphics_processes().unwrap_or_default();
-    let mut of: BTreeMap<u32, u64> = BTreeMap::new();
-    for process in computing.into_iter().chain(drawing) {
-        if let UsedGpuMemory::Used(bytes) = process.used_gpu_memory {
-            // One that computes and draws is listed twice, with all that it has.
-            let known = of.entry(process.pid).or_default();
-            *known = bytes.max(*known);
-        }
+    let mut of: BTreeMap<u32, Option<u64>> = BTreeMap::new();
+    for process in computing.unwrap_or_default().into_iter().chain(clients).chain(drawing) {
+        let bytes = match process.used_gpu_memory {
+            UsedGpuMemory::Used(bytes) => Some(bytes),
+            UsedGpuMemory::Unavailable => None,
+        };
+        // One that computes and draws is listed twice, with all that it has.
+        let known = of.entry(process.pid).or_default();
+        *known = bytes.max(*known);
     }
-    of.into_iter().map(|(pid, bytes)| ProcessMemory { pid, bytes, ancestors: Vec::new() }).collect()
+    let add = |all: u64, bytes: &Option<u64>| Some(all.saturating_add((*bytes)?));
+    let all_bytes = if is_listed { of.values().try_fold(0, add) } else { None };
+    let process =
+        |(pid, bytes): (u32, Option<u64>)| ProcessMemory { pid, bytes: bytes.unwrap_or(0), ..ProcessMemory::default() };
+    Listed { processes: of.into_iter().map(process).collect(), all_bytes }
 }
 
 /// The device that `CUDA_VISIBLE_DEVICES` calls `id`: a number, a UUID, or the unambiguous beginning of one.

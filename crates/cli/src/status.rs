@@ -6,8 +6,8 @@ use crate::visit::{self, ANSWER_LIMIT};
 use oxiray_visitor::json;
 use oxiray_wire::message::{ClusterQuery, DeviceUse};
 use oxiray_wire::state::{
-    ActorPhase, AutoscalerState, ClusterState, DeviceIsolation, DeviceMemory, DeviceRow, DeviceTier, GroupRow,
-    GroupState, NodeRow, ReplicaLimits, Slots, WorkerDuty,
+    ActorPhase, AutoscalerState, ClusterState, DeviceIsolation, DeviceMemory, DeviceRow, DeviceTier, ForeignUse,
+    GroupRow, GroupState, NodeRow, ReplicaLimits, Slots, WorkerDuty,
 };
 use std::fmt::Write as _;
 
@@ -130,6 +130,9 @@ fn draw_devices(text: &mut String, devices: &[DeviceRow]) {
             let part = holder.memory.as_ref().map_or_else(|| holder.share.to_string(), asked_memory);
             writeln!(text, "      {part} of it: {} (pid {}){isolation}", holder.name, holder.pid).expect(EXPECT);
         }
+        for used in &device.foreign {
+            writeln!(text, "      {}", foreign(used)).expect(EXPECT);
+        }
         for note in &device.notes {
             writeln!(text, "      {note}").expect(EXPECT);
         }
@@ -145,6 +148,14 @@ fn asked_memory(memory: &DeviceMemory) -> String {
         .used_bytes
         .map_or_else(|| " (what it uses is not known)".to_owned(), |used| format!(" (it uses {})", bytes(used as f64)));
     format!("{}{used}", bytes(memory.asked_bytes as f64))
+}
+
+/// Who has memory of a device that its node did not start.
+fn foreign(used: &ForeignUse) -> String {
+    let name = if used.name.is_empty() { String::new() } else { format!(" ({})", used.name) };
+    let whose = if used.is_of_other_node { "which another Oxiray node started" } else { "not Oxiray's" };
+    let size = used.used_bytes.map_or_else(String::new, |used| format!(": {}", bytes(used as f64)));
+    format!("also used by pid {}{name}, {whose}{size}", used.pid)
 }
 
 /// What keeps a process from other devices.
@@ -233,7 +244,8 @@ mod tests {
         let state = r#"{"totals": {"CPU": 4.0, "memory": 109951162.7776, "node:10.0.0.1": 1.0}, "available": {"CPU": 2.5}, "devices": [
             {"resource": "GPU", "slot": 0, "id": "1", "logical": false, "reason": null,
              "use": {"resource": "GPU", "id": "1", "busy_percent": 87, "used_bytes": 1073741824, "total_bytes": 2147483648},
-             "holders": [{"pid": 7, "name": "train", "share": 0.5}]},
+             "holders": [{"pid": 7, "name": "train", "share": 0.5}],
+             "foreign": [{"pid": 4711, "name": "python3", "used_bytes": 3221225472}, {"pid": 8, "is_of_other_node": true}]},
             {"resource": "GPU", "slot": 1, "id": "3", "logical": true, "reason": "stuck", "holders": []}],
             "placement_groups": [
             {"name": "train", "strategy": "PACK", "state": "CREATED", "reason": null,
@@ -257,6 +269,8 @@ Resources
 Devices
   GPU 0 (1) [##########..........]  87% busy, 1.0 GiB of 2.0 GiB of memory
       0.5 of it: train (pid 7)
+      also used by pid 4711 (python3), not Oxiray's: 3.0 GiB
+      also used by pid 8, which another Oxiray node started
   GPU 1 (3) [....................]  logical: this machine has no such device  out of service: stuck
 
 Placement groups

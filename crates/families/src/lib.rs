@@ -43,7 +43,7 @@ pub use family::{Family, Fencing};
 pub use health::{DeviceError, Health, Recovery};
 pub use host::HostFacts;
 pub use kubernetes::{Hiding, KubernetesNames, PodResource, PodUnit};
-pub use monitor::{DeviceCheck, Hearing, Monitor, ProcessMemory, Usage};
+pub use monitor::{Belongs, DeviceCheck, Hearing, Monitor, ProcessMemory, Usage};
 pub use nodes::{DeviceNode, NodeNumber, existing as existing_nodes};
 pub use nvml::{Gpu, NvmlAnswers, NvmlFailure, short_address};
 pub use pairs::{BusWay, Pair};

@@ -47,6 +47,8 @@ pub struct Usage {
     pub is_lost: bool,
     /// What its driver says of its health.
     pub health: Health,
+    /// Bytes of its memory that are taken and that none of the processes has; nothing where that cannot be told.
+    pub unlisted_bytes: Option<u64>,
     /// The processes that have some of its memory, as far as anybody tells.
     pub processes: Vec<ProcessMemory>,
 }
@@ -56,8 +58,24 @@ pub struct Usage {
 pub struct ProcessMemory {
     /// The process.
     pub pid: u32,
-    /// How much it has.
+    /// How much it has; 0 where that is not told.
     pub bytes: u64,
     /// Its parent, the parent of that, and so on, where somebody has looked.
     pub ancestors: Vec<u32>,
+    /// What the kernel calls it, where somebody has looked.
+    pub name: String,
+    /// Which cluster's node it belongs to, where somebody has looked.
+    pub belongs: Belongs,
+}
+
+/// Whose a process is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Belongs {
+    /// No node of Oxiray's has started it.
+    #[default]
+    Elsewhere,
+    /// The node that looks, or what it started.
+    ToThisNode,
+    /// What another node of this machine has started.
+    ToAnotherNode,
 }

@@ -3,6 +3,7 @@
 use crate::device_checks::{DeviceChecks, DeviceSlot};
 use crate::device_health::DeviceHealth;
 use crate::device_memory::DeviceMemories;
+use crate::foreign_use::ForeignUses;
 use crate::names::{Key, Monitored};
 use oxiray_wire::message::DeviceUse;
 use oxiray_wire::state::DeviceIsolation;
@@ -22,6 +23,7 @@ pub(crate) struct Devices {
     pub(crate) isolation: BTreeMap<Key, DeviceIsolation>,
     pub(crate) open: Opened,
     pub(crate) memory: DeviceMemories,
+    pub(crate) foreign: ForeignUses,
     pub(crate) health: DeviceHealth,
     /// Stands for devices' health among those who keep them out of service.
     pub(crate) doctor: Option<Key>,
@@ -38,6 +40,7 @@ impl Devices {
             isolation: BTreeMap::new(),
             open: Opened::default(),
             memory: DeviceMemories::default(),
+            foreign: ForeignUses::default(),
             health: DeviceHealth::default(),
             doctor: None,
             failed: BTreeMap::new(),
@@ -45,7 +48,7 @@ impl Devices {
     }
 }
 
-/// A device that a process has open without a grant.
+/// A device that a process has open, or has memory of, without a grant.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct OpenedBy {
     /// The worker that the process is, or that has started it.
@@ -61,6 +64,8 @@ pub(crate) struct Opened {
     pub(crate) next: Option<Instant>,
     /// What is open without a grant, in words.
     pub(crate) violations: BTreeMap<OpenedBy, String>,
+    /// What is used without a grant by what the vendor's library lists, in words.
+    pub(crate) listed: BTreeMap<OpenedBy, String>,
     /// The workers that the kernel refuses what they were not granted: nobody has to look.
     pub(crate) fenced: BTreeSet<Key>,
     /// The workers that are ended for what they had open, in words.
@@ -76,6 +81,14 @@ pub(crate) struct Measured {
     pub(crate) lost: BTreeSet<(String, u32)>,
     /// Stands for the driver among those who keep devices out of service.
     pub(crate) driver: Option<Key>,
+}
+
+impl Opened {
+    /// Everything that is open or used without a grant, in words: once for each process and device.
+    pub(crate) fn all(&self) -> BTreeMap<OpenedBy, String> {
+        let listed = self.listed.iter().chain(&self.violations);
+        listed.map(|(by, text)| (by.clone(), text.clone())).collect()
+    }
 }
 
 impl Measured {

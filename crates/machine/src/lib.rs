@@ -13,6 +13,7 @@ mod devices;
 mod effect;
 mod encoding;
 pub mod environments;
+mod foreign_use;
 mod isolation;
 mod memory;
 mod names;

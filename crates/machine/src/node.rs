@@ -12,6 +12,7 @@
 //! | `memory`, `confined` | who is ended where memory is short, and what each may take |
 //! | `open_nodes` | which device nodes workers have open, and whether they were granted the devices |
 //! | `device_use` | what drivers say of devices as time goes by |
+//! | `foreign_use` | who has memory of devices that it was not granted, or that is not the node's |
 //! | `device_health` | which devices are ill, who is told and ended, how they come back |
 //! | `returning` | what the next head is told after the last one was lost |
 //!
@@ -33,6 +34,7 @@ mod device_health;
 mod device_memory;
 mod device_use;
 pub(crate) mod ending;
+mod foreign_use;
 mod held;
 mod kept_ready;
 mod memory;

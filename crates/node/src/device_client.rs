@@ -7,9 +7,9 @@
 use crate::device_test::DeviceTest;
 use crate::device_watch::DeviceWatch;
 use oxiray_accelerators::{DeviceProcesses, DeviceUse, Host, Offer};
-use oxiray_families::XidRules;
+use oxiray_families::{Belongs, XidRules};
 use oxiray_machine::{ANY_OF_THE_DEAD, CheckOutcome, DeviceErrorSeen, DeviceQuestion, DeviceSlot, OpenNodes, Residue};
-use oxiray_processes::ancestors_of;
+use oxiray_processes::{ancestors_of, name_of};
 use oxiray_threads::{DEVICE_CHECK, DEVICE_ERRORS, DEVICE_USE, Mailbox, Post, mailbox, spawn};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
@@ -29,21 +29,38 @@ const OPENING_LIMIT: Duration = Duration::from_secs(2);
 /// that cannot be seen and live all the same.
 const OWN_NAMESPACE: &str = "pid:[4026531836]";
 
+/// What the kernel calls daemons.
+const DAEMON: &str = "oxiray";
+
 /// Whether processes are called here what libraries call them.
 fn sees_all() -> bool {
     std::fs::read_link("/proc/self/ns/pid").is_ok_and(|name| name.as_os_str() == OWN_NAMESPACE)
 }
 
-/// What was measured, with whose descendants the processes are; without them where they are called otherwise here.
-fn with_ancestors(mut found: DeviceUse) -> DeviceUse {
+/// What was measured, with what the processes are called and whose descendants they are; without the dead, and without any
+/// where they are called otherwise here.
+fn looked_up(mut found: DeviceUse) -> DeviceUse {
     let processes = &mut found.usage.processes;
     if !processes.is_empty() && !sees_all() {
         processes.clear();
     }
+    processes.retain(|process| !is_dead(process.pid));
     for process in processes {
         process.ancestors = ancestors_of(process.pid);
+        process.name = name_of(process.pid).unwrap_or_default();
+        process.belongs = belonging(process.pid, &process.ancestors);
     }
     found
+}
+
+/// Whose a process is, by those that it descends from.
+fn belonging(pid: u32, ancestors: &[u32]) -> Belongs {
+    let own = std::process::id();
+    if pid == own || ancestors.contains(&own) {
+        return Belongs::ToThisNode;
+    }
+    let is_daemon = |pid: &u32| name_of(*pid).is_some_and(|name| name == DAEMON);
+    if ancestors.iter().any(is_daemon) { Belongs::ToAnotherNode } else { Belongs::Elsewhere }
 }
 
 /// Whether a process is surely dead.
@@ -110,7 +127,7 @@ impl DeviceClient {
         let mut desk = Self::new()?;
         for processes in DeviceProcesses::of(host, offer) {
             let (resource, own) = (processes.resource(), processes.clone());
-            let uses = move || own.uses().into_iter().map(with_ancestors).collect();
+            let uses = move || own.uses().into_iter().map(looked_up).collect();
             desk.listeners.push(Listener { devices: processes.clone(), rules: rules.clone() });
             desk.add(resource, is_dead, Box::new(move |slot| processes.in_slot(slot)), Box::new(uses));
         }

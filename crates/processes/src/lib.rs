@@ -32,7 +32,7 @@ pub use path::{program, without_working_directory};
 pub use start::Start;
 pub use supervise::{leave_note, supervise, supervisor};
 pub use switch::DeadMansSwitch;
-pub use tree::{ancestors_of, children_of, descendants_of, pid_namespace, started_with};
+pub use tree::{ancestors_of, children_of, descendants_of, name_of, pid_namespace, started_with};
 
 #[cfg(test)]
 mod tests;

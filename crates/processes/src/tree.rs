@@ -24,6 +24,12 @@ pub fn ancestors_of(pid: u32) -> Vec<u32> {
     std::iter::successors(parent(&pid), parent).take(DEPTH_MAX).collect()
 }
 
+/// What the kernel calls a process, as `ps` shows it; nothing where it is gone, or is not shown to this user.
+pub fn name_of(pid: u32) -> Option<String> {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    Some(name.trim_end().to_owned())
+}
+
 /// Everything below `pid`, parents before their children.
 pub fn descendants_of(pid: u32) -> Vec<u32> {
     let mut scanned = (!kernel_lists_children()).then(scan);

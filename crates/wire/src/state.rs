@@ -15,7 +15,8 @@ mod words;
 
 pub use cluster::{
     ClusterState, ConnectedJob, DaemonState, DeviceCondition, DeviceHolder, DeviceIsolation, DeviceMemory, DeviceRow,
-    DeviceTold, DrainState, DrainTold, LeftOnNode, MemoryLevel, StoreState, TurnFigures, WaitingRow, WorkerLimits,
+    DeviceTold, DrainState, DrainTold, ForeignUse, LeftOnNode, MemoryLevel, StoreState, TurnFigures, WaitingRow,
+    WorkerLimits,
 };
 pub use explanation::{Explanation, NodeVerdict};
 pub use growth::{

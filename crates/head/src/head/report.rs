@@ -103,9 +103,10 @@ impl HeadCore {
             state: if reason.is_some() { DeviceService::Quarantined } else { DeviceService::InService },
             reason,
             holders: self.holders_of(name, slot).into_iter().map(holder).collect(),
-            violations: self.own.violations_of(name, slot).map(str::to_owned).collect(),
+            violations: self.own.violations_of(name, slot),
             node: None,
             notes: self.own.notes_on(name, slot),
+            foreign: self.own.foreign_use_of(name, slot),
             id,
         }
     }
@@ -125,6 +126,7 @@ impl HeadCore {
                     reason: known.reason.clone(),
                     node: Some(member.view.node),
                     notes: known.notes.clone(),
+                    foreign: known.foreign.clone(),
                     ..DeviceRow::default()
                 }
             })

@@ -93,7 +93,7 @@ impl NodeCore {
     }
 
     /// The workers that have a device or a part of it, and what is set aside of it.
-    fn holders(&self, device: &DeviceSlot) -> Vec<Key> {
+    pub(super) fn holders(&self, device: &DeviceSlot) -> Vec<Key> {
         let has = |worker: &crate::worker::Worker| devices_of(worker.grants()).contains(device);
         self.workers.iter().filter(|(_, worker)| has(worker)).map(|(key, _)| *key).collect()
     }
@@ -132,17 +132,20 @@ impl NodeCore {
     /// What is to be known of devices besides what is free of them: why they are out of service, which errors they had, who
     /// has them open without a grant.
     pub(super) fn device_conditions(&self) -> Vec<DeviceCondition> {
-        let Devices { out_of_service, health, open, .. } = &self.devices;
-        let opened = open.violations.keys().map(|by| &by.device);
-        let known: BTreeSet<&DeviceSlot> = out_of_service.keys().chain(health.noted()).chain(opened).collect();
+        let Devices { out_of_service, health, open, foreign, .. } = &self.devices;
+        let opened = open.violations.keys().chain(open.listed.keys()).map(|by| &by.device);
+        let known = out_of_service.keys().chain(health.noted()).chain(opened).chain(foreign.devices());
+        let known: BTreeSet<&DeviceSlot> = known.collect();
         let condition = |device: &DeviceSlot| {
-            let violations = self.violations_of(&device.0, device.1).map(|text| format!("violation: {text}"));
+            let violations = self.violations_of(&device.0, device.1);
+            let violations = violations.into_iter().map(|text| format!("violation: {text}"));
             DeviceCondition {
                 resource: device.0.clone(),
                 slot: device.1,
                 reason: out_of_service.get(device).and_then(|reasons| reasons.values().next().cloned()),
                 is_automatic: health.is_automatic(device),
                 notes: health.notes(device).into_iter().chain(violations).collect(),
+                foreign: foreign.of(device),
             }
         };
         known.into_iter().map(condition).collect()

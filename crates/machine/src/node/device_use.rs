@@ -43,6 +43,7 @@ impl NodeCore {
     /// How much all devices are used of which anybody says something.
     pub fn devices_measured(&mut self, found: Vec<Found>) {
         let is_used = self.has_devices_in_use();
+        self.judge_processes(&found);
         self.judge_device_memory(&found);
         self.judge_health(&found);
         let (lost, working): (Vec<_>, Vec<_>) = found.into_iter().partition(|found| found.usage.is_lost);

@@ -6,7 +6,7 @@ use super::NodeCore;
 use crate::Effect;
 use crate::alarm::Alarm;
 use crate::device_checks::{DeviceSlot, devices_of};
-use crate::devices::OpenedBy;
+use crate::devices::{Opened, OpenedBy};
 use crate::names::Key;
 use crate::worker::Worker;
 use oxiray_accelerators::NodeNumber;
@@ -81,7 +81,14 @@ impl NodeCore {
             let by = OpenedBy { worker: *worker, pid: open.pid, device: device.clone() };
             violations.entry(by).or_insert_with(|| in_words(&self.workers[worker], open, device));
         }
-        let known = std::mem::replace(&mut self.devices.open.violations, violations.clone());
+        self.violations_seen(|opened| opened.violations = violations);
+    }
+
+    /// Tells of the violations that `see` adds to what was seen before, and of those that it takes away.
+    pub(super) fn violations_seen(&mut self, see: impl FnOnce(&mut Opened)) {
+        let known = self.devices.open.all();
+        see(&mut self.devices.open);
+        let violations = self.devices.open.all();
         for (_, text) in known.iter().filter(|(by, _)| !violations.contains_key(by)) {
             self.log(format!("no longer: {text}"));
         }
@@ -110,20 +117,21 @@ impl NodeCore {
         }
     }
 
-    /// What is open of a device now without a grant, in words.
-    pub fn violations_of<'core>(&'core self, resource: &'core str, slot: u32) -> impl Iterator<Item = &'core str> {
-        let all = self.devices.open.violations.iter();
-        all.filter(move |(by, _)| by.device.0 == resource && by.device.1 == slot).map(|(_, text)| text.as_str())
+    /// What is open or used of a device now without a grant, in words.
+    pub fn violations_of(&self, resource: &str, slot: u32) -> Vec<String> {
+        let all = self.devices.open.all().into_iter();
+        all.filter(|(by, _)| by.device.0 == resource && by.device.1 == slot).map(|(_, text)| text).collect()
     }
 
     /// Nothing of the worker is left that could have anything open.
     pub(super) fn closed_with(&mut self, worker: Key) {
         self.devices.open.violations.retain(|by, _| by.worker != worker);
+        self.devices.open.listed.retain(|by, _| by.worker != worker);
         self.devices.open.ended.remove(&worker);
         self.devices.open.fenced.remove(&worker);
     }
 
-    fn serving(&self) -> impl Iterator<Item = (Key, &Worker)> {
+    pub(super) fn serving(&self) -> impl Iterator<Item = (Key, &Worker)> {
         let serving = self.workers.iter().filter(|(_, worker)| worker.job.is_some() && !worker.is_doomed);
         serving.map(|(key, worker)| (*key, worker))
     }
@@ -147,7 +155,7 @@ impl NodeCore {
     }
 
     /// ISOLATION-2: what a worker may open.
-    fn open_to(&self, worker: Key) -> BTreeSet<DeviceSlot> {
+    pub(super) fn open_to(&self, worker: Key) -> BTreeSet<DeviceSlot> {
         let worker = &self.workers[&worker];
         let bundles = worker.home.iter().flat_map(|home| self.bundles_in(home.group));
         devices_of(worker.grants().chain(bundles))
@@ -156,10 +164,15 @@ impl NodeCore {
 
 /// What a worker's process has open without a grant.
 fn in_words(worker: &Worker, open: &OpenNode, (resource, slot): &DeviceSlot) -> String {
+    format!("{} has {resource} {slot} open ({})", who(worker, (open.worker, open.pid)), open.path)
+}
+
+/// A worker with what it was granted, and which process of it is meant.
+pub(super) fn who(worker: &Worker, (own, pid): (u32, u32)) -> String {
     let granted: Vec<String> =
         devices_of(worker.grants()).iter().map(|(resource, slot)| format!("{resource} {slot}")).collect();
     let granted = if granted.is_empty() { "no device".to_owned() } else { granted.join(", ") };
     let label = if worker.label.is_empty() { "a worker" } else { &worker.label };
-    let child = if open.pid == open.worker { String::new() } else { format!(": its process {}", open.pid) };
-    format!("{label} (pid {}, granted {granted}){child} has {resource} {slot} open ({})", open.worker, open.path)
+    let child = if pid == own { String::new() } else { format!(": its process {pid}") };
+    format!("{label} (pid {own}, granted {granted}){child}")
 }

@@ -102,6 +102,27 @@ pub struct DeviceRow {
     /// What is to be known of its health while it is in service, in words.
     #[field(12)]
     pub notes: Vec<String>,
+    /// The processes that have memory of it and that its node did not start.
+    #[field(13)]
+    pub foreign: Vec<ForeignUse>,
+}
+
+/// What a process has of a device that its node did not start.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ForeignUse {
+    /// The process.
+    #[field(1)]
+    pub pid: u32,
+    /// What the kernel calls it; empty where that is not shown.
+    #[field(2)]
+    pub name: String,
+    /// How much of the device's memory it has; nothing where nobody tells.
+    #[field(3)]
+    pub used_bytes: Option<u64>,
+    /// Whether another node of this machine started it.
+    #[field(4)]
+    pub is_of_other_node: bool,
 }
 
 /// What is to be known of a device besides what is free of it.
@@ -123,6 +144,9 @@ pub struct DeviceCondition {
     /// What else is to be known, in words.
     #[field(5)]
     pub notes: Vec<String>,
+    /// The processes that have memory of it and that the node did not start.
+    #[field(6)]
+    pub foreign: Vec<ForeignUse>,
 }
 
 /// What was ordered of a device.

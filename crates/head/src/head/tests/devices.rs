@@ -1,7 +1,8 @@
 //! What becomes of devices whose holders are gone.
 
 use super::*;
-use oxiray_accelerators::NodeNumber;
+use oxiray_accelerators::{DeviceUse, NodeNumber};
+use oxiray_families::{ProcessMemory, Usage};
 use oxiray_machine::{OpenNode, OpenNodes};
 use oxiray_wire::state::DeviceService;
 
@@ -202,4 +203,75 @@ fn what_is_open_without_a_grant_is_told_once_and_for_as_long_as_it_is() {
     world.pass(Duration::from_secs(5));
     assert!(violations(&world, 1).is_empty(), "a look that ended late tells nothing of who is gone");
     assert!(world.looked_at.len() <= looks + 1, "nobody serves any more");
+}
+
+/// The process of who has a GPU.
+fn holder(world: &World, slot: usize) -> u32 {
+    let report = world.core.report(1, &StoreFigures::default(), 0);
+    report.state.expect("a state").devices.remove(slot).holders[0].pid
+}
+
+/// A GPU as its library shows it: who has how many bytes of it.
+fn listed(slot: u32, processes: &[(u32, u64, &[u32])]) -> DeviceUse {
+    let process = |(pid, bytes, ancestors): &(u32, u64, &[u32])| ProcessMemory {
+        pid: *pid,
+        bytes: *bytes,
+        ancestors: ancestors.to_vec(),
+        name: "python3".to_owned(),
+        ..ProcessMemory::default()
+    };
+    let usage = Usage { processes: processes.iter().map(process).collect(), ..Usage::default() };
+    DeviceUse { resource: "GPU", slot, id: slot.to_string(), usage }
+}
+
+#[test]
+fn whom_the_library_lists_beyond_its_grant_violates_it_and_who_is_no_worker_is_told_of() {
+    let mut world = World::with_own_nodes(2, 2);
+    let driver = world.driver();
+    world.say(driver, request(1, &[GPU]));
+    let (lease, worker) = world.granted(driver, 1);
+    let pid = holder(&world, 0);
+    let uses = |stranger: u64| {
+        vec![
+            listed(0, &[(pid, 8 << 30, &[]), (4711, stranger, &[1])]),
+            listed(1, &[(901, 1 << 30, &[pid, 600]), (4712, 1 << 20, &[1])]),
+        ]
+    };
+    world.core.devices_measured(uses(3 << 30));
+    world.settle();
+    let told = format!("f (pid {pid}, granted GPU 0): its process 901 has memory of GPU 1 (1.00 GiB)");
+    assert_eq!((violations(&world, 0), violations(&world, 1)), (vec![], vec![told.clone()]));
+    let foreign = "GPU 0 is also used by pid 4711 (python3), not Oxiray's: 3.00 GiB";
+    let notices = world.notices(driver);
+    assert!(notices.len() == 2 && notices[1].starts_with(&told) && notices[0].starts_with(foreign), "{notices:?}");
+    let state = world.core.report(1, &StoreFigures::default(), 0).state.expect("a state");
+    let pids = |slot: usize| state.devices[slot].foreign.iter().map(|used| used.pid).collect::<Vec<_>>();
+    assert_eq!((pids(0), pids(1)), (vec![4711], vec![4712]), "the little of GPU 1 is shown, too");
+
+    // The same by the other kind of evidence is not told again, nor is it over when one of the two is.
+    world.core.nodes_opened(&opened([open(pid, 901, 1)]));
+    world.core.devices_measured(uses(4 << 30));
+    world.core.devices_measured(vec![listed(0, &[]), listed(1, &[])]);
+    world.settle();
+    assert_eq!((violations(&world, 1).len(), world.notices(driver).len()), (1, 2));
+    world.core.nodes_opened(&opened([]));
+    world.settle();
+    assert!(violations(&world, 1).is_empty());
+
+    world.core.devices_measured(uses(3 << 30));
+    world.say(driver, LeaseReturn { lease, retiring: false });
+    world.bury(worker, "killed by signal 9 (SIGKILL)");
+    assert!(violations(&world, 1).is_empty(), "nothing is left of it");
+}
+
+#[test]
+fn a_node_that_is_not_to_watch_takes_no_list_for_a_violation() {
+    let mut world = World::new(2, 2);
+    let driver = world.driver();
+    world.say(driver, request(1, &[GPU]));
+    world.granted(driver, 1);
+    let pid = holder(&world, 0);
+    world.core.devices_measured(vec![listed(1, &[(pid, 1 << 30, &[])])]);
+    world.settle();
+    assert!(violations(&world, 1).is_empty() && world.notices(driver).is_empty());
 }
