@@ -57,6 +57,11 @@ impl DeviceProcesses {
         (self.monitor.holders)(&self.host, self.ids.get(slot as usize)?)
     }
 
+    /// Bytes of the device in `slot` that are in use and that no listed process has; `None` where nobody tells.
+    pub fn unlisted_bytes(&self, slot: u32) -> Option<u64> {
+        (self.monitor.usage)(&self.host, self.ids.get(slot as usize)?)?.unlisted_bytes
+    }
+
     /// How much each device is used now, by slot; those are left out of which nobody tells anything.
     pub fn uses(&self) -> Vec<DeviceUse> {
         let told = (0..).zip(&self.ids).filter_map(|(slot, id)| {

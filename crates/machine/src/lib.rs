@@ -5,6 +5,7 @@
 //! [`Effect`]s, in order.
 
 mod alarm;
+mod baselines;
 mod confinement;
 mod device_checks;
 mod device_health;

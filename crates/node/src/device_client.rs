@@ -71,8 +71,17 @@ fn is_dead(pid: u32) -> bool {
     is_own && asked.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
 }
 
-/// Answers which processes hold memory of the device in a slot; may take long.
-type Library = Box<dyn FnMut(u32) -> Option<Vec<u32>> + Send>;
+/// Answers about the device in a slot; may take long.
+type OfSlot<T> = Box<dyn FnMut(u32) -> Option<T> + Send>;
+
+/// What is asked before a device is handed on.
+struct Library {
+    /// Which processes hold memory of a device.
+    holders: OfSlot<Vec<u32>>,
+    /// How many bytes are in use of it that none of them has.
+    unlisted_bytes: OfSlot<u64>,
+}
+
 /// Measures all devices; may take long.
 type Measure = Box<dyn FnMut() -> Vec<DeviceUse> + Send>;
 
@@ -126,10 +135,14 @@ impl DeviceClient {
     pub fn of(host: &Host, offer: &Offer, rules: &XidRules) -> io::Result<Self> {
         let mut desk = Self::new()?;
         for processes in DeviceProcesses::of(host, offer) {
-            let (resource, own) = (processes.resource(), processes.clone());
+            let (resource, own, others) = (processes.resource(), processes.clone(), processes.clone());
             let uses = move || own.uses().into_iter().map(looked_up).collect();
             desk.listeners.push(Listener { devices: processes.clone(), rules: rules.clone() });
-            desk.add(resource, is_dead, Box::new(move |slot| processes.in_slot(slot)), Box::new(uses));
+            let library = Library {
+                holders: Box::new(move |slot| processes.in_slot(slot)),
+                unlisted_bytes: Box::new(move |slot| others.unlisted_bytes(slot)),
+            };
+            desk.add(resource, is_dead, library, Box::new(uses));
         }
         let post = desk.post.clone();
         desk.watch = DeviceWatch::of(offer, Arc::new(move |found| post.post(Said::Opened(found))));
@@ -221,7 +234,7 @@ impl DeviceClient {
         let monitored = self.monitored();
         for (resource, slot) in devices.iter().filter(|(resource, _)| monitored.contains(resource)) {
             let device = ((*resource).to_owned(), *slot);
-            self.ask(DeviceQuestion { worker: 0, device: device.clone(), pid: ANY_OF_THE_DEAD });
+            self.ask(DeviceQuestion { worker: 0, device: device.clone(), pid: ANY_OF_THE_DEAD, is_whole: true });
             found.insert(device, None);
         }
         let until = Instant::now() + OPENING_LIMIT;
@@ -277,19 +290,30 @@ fn answer(mut library: Library, is_dead: fn(u32) -> bool, questions: &Receiver<D
     let mut is_broken = false;
     for question in questions {
         let (slot, pid) = (question.device.1, question.pid);
-        let asked = || if is_broken { None } else { library(slot) };
-        let pids = catch_unwind(AssertUnwindSafe(asked));
-        is_broken |= pids.is_err();
-        let residue = match pids.ok().flatten() {
-            Some(pids) if pids.contains(&pid) => Residue::Held,
-            Some(pids) => match pids.into_iter().find(|listed| is_dead(*listed)) {
-                Some(_) if pid == ANY_OF_THE_DEAD => Residue::Held,
-                Some(other) => Residue::HeldByOther(other),
-                None => Residue::Gone,
-            },
-            None => Residue::Unknown,
+        let asked = || {
+            let pids = if is_broken { None } else { (library.holders)(slot) };
+            let residue = pids.map_or(Residue::Unknown, |pids| residue_of(pid, &pids, is_dead));
+            let is_asked = residue == Residue::Gone && question.is_whole;
+            let bytes = is_asked.then(|| (library.unlisted_bytes)(slot)).flatten();
+            let seen = if sees_all() { Residue::Unlisted } else { Residue::Unseen };
+            bytes.map_or(residue, seen)
         };
+        let residue = catch_unwind(AssertUnwindSafe(asked));
+        is_broken |= residue.is_err();
+        let residue = residue.unwrap_or(Residue::Unknown);
         post.post(Said::Residue(question, residue));
+    }
+}
+
+/// What the processes that a device lists say of a process that is dead.
+fn residue_of(pid: u32, pids: &[u32], is_dead: fn(u32) -> bool) -> Residue {
+    if pids.contains(&pid) {
+        return Residue::Held;
+    }
+    match pids.iter().find(|listed| is_dead(**listed)) {
+        Some(_) if pid == ANY_OF_THE_DEAD => Residue::Held,
+        Some(other) => Residue::HeldByOther(*other),
+        None => Residue::Gone,
     }
 }
 
@@ -385,14 +409,18 @@ mod tests {
         false
     }
 
-    fn desk(is_dead: fn(u32) -> bool, library: Library) -> DeviceClient {
+    fn desk(is_dead: fn(u32) -> bool, holders: OfSlot<Vec<u32>>) -> DeviceClient {
+        desk_with(is_dead, Library { holders, unlisted_bytes: Box::new(|_| None) })
+    }
+
+    fn desk_with(is_dead: fn(u32) -> bool, library: Library) -> DeviceClient {
         let mut desk = DeviceClient::new().expect("a descriptor");
         desk.add("GPU", is_dead, library, Box::new(Vec::new));
         desk
     }
 
     fn question(slot: u32, pid: u32) -> DeviceQuestion {
-        DeviceQuestion { worker: 9, device: ("GPU".to_owned(), slot), pid }
+        DeviceQuestion { worker: 9, device: ("GPU".to_owned(), slot), pid, is_whole: false }
     }
 
     /// The next answer.
@@ -438,6 +466,20 @@ mod tests {
     }
 
     #[test]
+    fn what_nobody_has_that_is_listed_is_told_of_a_device_that_was_had_whole() {
+        let unlisted_bytes: OfSlot<u64> = Box::new(|slot| (slot < 2).then_some(5 << 30));
+        let mut desk = desk_with(nobody, Library { holders: Box::new(|slot| Some(vec![10 + slot])), unlisted_bytes });
+        let mut ask = |slot, pid, is_whole| {
+            desk.ask(DeviceQuestion { is_whole, ..question(slot, pid) });
+            let DeviceAnswer::Residue(_, residue) = next(&mut desk) else { panic!("nothing was measured") };
+            residue
+        };
+        let told = if sees_all() { Residue::Unlisted(5 << 30) } else { Residue::Unseen(5 << 30) };
+        assert_eq!([ask(0, 7, true), ask(0, 7, false), ask(0, 10, true)], [told, Residue::Gone, Residue::Held]);
+        assert_eq!(ask(2, 7, true), Residue::Gone, "the library does not tell how much is in use");
+    }
+
+    #[test]
     fn a_library_that_hangs_holds_nobody_up() {
         let (release, gate) = channel::<Vec<u32>>();
         let mut desk = desk(nobody, Box::new(move |_| gate.recv().ok()));
@@ -466,8 +508,9 @@ mod tests {
         let used = |percent| DeviceUse { slot: percent, ..DeviceUse::default() };
         let measure = Box::new(move || gate.recv().map(used).into_iter().collect());
         let mut desk = DeviceClient::new().expect("a descriptor");
-        desk.add("GPU", nobody, Box::new(|_| None), measure);
-        desk.add("TPU", nobody, Box::new(|_| None), Box::new(|| vec![DeviceUse { slot: 99, ..DeviceUse::default() }]));
+        let library = || Library { holders: Box::new(|_| None), unlisted_bytes: Box::new(|_| None) };
+        desk.add("GPU", nobody, library(), measure);
+        desk.add("TPU", nobody, library(), Box::new(|| vec![DeviceUse { slot: 99, ..DeviceUse::default() }]));
         desk.measure();
         assert_eq!(next(&mut desk), DeviceAnswer::Uses(vec![used(99)]), "one that hangs holds no other up (DESK-1)");
         release.send(7).expect("it waits");

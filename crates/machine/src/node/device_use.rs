@@ -4,6 +4,7 @@
 use super::NodeCore;
 use crate::Effect;
 use crate::alarm::Alarm;
+use crate::device_checks::DeviceSlot;
 use oxiray_accelerators::DeviceUse as Found;
 use oxiray_wire::message::DeviceUse;
 use std::collections::BTreeSet;
@@ -37,6 +38,9 @@ impl NodeCore {
         let next = self.now + if self.has_devices_in_use() { MEASURED_EVERY } else { LOOKED_AT_EVERY };
         self.devices.measured.next = Some(next);
         self.alarm_at(next, Alarm::Measure);
+        let idle = self.devices().into_iter().map(|(resource, slot)| (resource.to_owned(), slot));
+        let idle = idle.filter(|device| !self.is_taken(device)).collect();
+        self.devices.checks.baselines.measuring(idle);
         self.out.push(Effect::MeasureDevices);
     }
 
@@ -44,6 +48,13 @@ impl NodeCore {
     pub fn devices_measured(&mut self, found: Vec<Found>) {
         let is_used = self.has_devices_in_use();
         self.judge_processes(&found);
+        for found in &found {
+            let device = (found.resource.to_owned(), found.slot);
+            if let Some(bytes) = found.usage.unlisted_bytes {
+                let is_taken = self.is_taken(&device);
+                self.devices.checks.baselines.measured(&device, bytes, is_taken);
+            }
+        }
         self.judge_device_memory(&found);
         self.judge_health(&found);
         let (lost, working): (Vec<_>, Vec<_>) = found.into_iter().partition(|found| found.usage.is_lost);
@@ -74,6 +85,12 @@ impl NodeCore {
             self.take_out_of_service(driver, device, &reason);
         }
         self.devices.measured.lost = lost;
+    }
+
+    /// Whether somebody has a device, or it is out of service, since something of somebody's may be left on it.
+    fn is_taken(&self, device: &DeviceSlot) -> bool {
+        let is_held = !self.ledger.holders(&device.0, device.1).is_empty();
+        is_held || self.devices.out_of_service.contains_key(device)
     }
 
     fn has_devices_in_use(&self) -> bool {

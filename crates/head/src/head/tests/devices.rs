@@ -91,6 +91,72 @@ fn a_device_out_of_service_comes_back_when_it_forgets_after_all() {
     }
 }
 
+const GIB: u64 = 1 << 30;
+
+/// A GPU, or a share of it, is granted and given back, and asked for again; what was in use of it before is 1 GiB.
+fn given_back(share: u64, left: Residue) -> (World, Key) {
+    let mut world = World::new(1, 1);
+    world.residue = Some(Residue::Unlisted(GIB));
+    world.doubt_devices();
+    let driver = world.driver();
+    world.say(driver, request(1, &[("GPU", share)]));
+    let (lease, worker) = world.granted(driver, 1);
+    world.residue = Some(left);
+    world.say(driver, request(2, &[("GPU", 10_000)]));
+    world.say(driver, LeaseReturn { lease, retiring: false });
+    world.bury(worker, "killed by signal 9 (SIGKILL)");
+    (world, driver)
+}
+
+#[test]
+fn memory_that_nobody_has_who_is_listed_keeps_a_device_back_until_it_is_free() {
+    let (mut world, driver) = given_back(10_000, Residue::Unlisted(4 * GIB));
+    world.pass(Duration::from_secs(9));
+    assert_eq!((world.free("GPU"), world.total("GPU")), (0, 10_000), "it may still be freed");
+    world.pass(Duration::from_secs(2));
+    let reasons = world.out_of_service();
+    assert!(reasons[0].starts_with("GPU 0 still has 4.00 GiB in use by nobody that is listed"), "{reasons:?}");
+    world.pass(Duration::from_secs(60));
+    assert_eq!(world.grants_of(driver).len(), 1);
+    // A little more than before is borne.
+    world.residue = Some(Residue::Unlisted(GIB + GIB / 8));
+    world.pass(Duration::from_secs(11));
+    world.granted(driver, 2);
+    assert!(world.out_of_service().is_empty());
+}
+
+#[test]
+fn memory_is_not_missed_of_what_was_shared_nor_for_long_where_somebody_unseen_may_have_it() {
+    let (world, driver) = given_back(5_000, Residue::Unlisted(4 * GIB));
+    world.granted(driver, 2);
+    let (mut world, driver) = given_back(10_000, Residue::Unseen(4 * GIB));
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.grants_of(driver).len(), 1, "it is waited for a while");
+    world.pass(Duration::from_secs(2));
+    world.granted(driver, 2);
+    assert!(world.out_of_service().is_empty());
+}
+
+#[test]
+fn a_device_begins_where_it_was_measured_while_nobody_had_it() {
+    let mut world = World::new(1, 1);
+    let driver = world.driver();
+    world.pass(Duration::from_secs(1));
+    let mut seen = listed(0, &[]);
+    seen.usage.unlisted_bytes = Some(6 * GIB);
+    world.core.devices_measured(vec![seen.clone()]);
+    world.residue = Some(Residue::Unlisted(6 * GIB));
+    world.say(driver, request(1, &[GPU]));
+    let (lease, worker) = world.granted(driver, 1);
+    // What is measured while somebody has it is no baseline.
+    seen.usage.unlisted_bytes = Some(GIB);
+    world.core.devices_measured(vec![seen]);
+    world.say(driver, request(2, &[GPU]));
+    world.say(driver, LeaseReturn { lease, retiring: false });
+    world.bury(worker, "killed by signal 9 (SIGKILL)");
+    world.granted(driver, 2);
+}
+
 #[test]
 fn devices_of_a_tree_that_does_not_die_are_out_of_service_until_it_does() {
     let mut world = World::new(4, 2);
