@@ -25,6 +25,10 @@ def remote(*args: Any, **options: Any) -> Any:
     preemptible: bool or None. Whether it may end early where something of a higher priority waits for what it holds, in a cluster
         with --preemption=on; it is run, or made, again then, whatever retries and restarts it has. False by default. An option of
         Oxiray's own.
+    device_isolation: "variable", "watch", "fence", "require" or None. How far its process is kept from devices that it was not
+        granted, where that is further than its node was started with: by a look at what it has open, by the kernel where that is
+        possible, or by the kernel in any case, where DeviceIsolationError says why it cannot be. As its node by default; less
+        than its node does is refused with that error, too. An option of Oxiray's own, also a field of runtime_env.
     gpu_memory: int, float, str or None. Memory of one GPU, in bytes or as "8GiB", in place of num_gpus; none by default. An
         option of Oxiray's own.
     memory: int, float or None. Bytes of the resource "memory"; none by default. No limit is enforced.

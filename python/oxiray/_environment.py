@@ -112,6 +112,7 @@ def described(environment: Mapping[str, Any], interpreter: str, import_path: lis
         "setup_timeout_s": max(timeout, 0),
         "eager": bool(config["eager_install"]),
         "native": False,
+        "isolation": environment.get("device_isolation") or "",
     }
 
 

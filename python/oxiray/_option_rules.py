@@ -13,7 +13,7 @@ from typing import Any
 
 from oxiray import _families, _gpu_memory, _labels, _without_effect
 from oxiray._init_options import QUANTITY_MAX
-from oxiray.runtime_env import checked as checked_runtime_env
+from oxiray.runtime_env import check_device_isolation, checked as checked_runtime_env
 from oxiray.util.placement_group import PlacementGroup
 from oxiray.util.scheduling_strategies import (
     NodeAffinitySchedulingStrategy,
@@ -187,6 +187,11 @@ def check_priority(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be a whole number from {least} to {most}, the higher one first. It is {value}")
 
 
+def _check_device_isolation(name: str, value: Any) -> None:
+    if value is not None:
+        check_device_isolation(name, value)
+
+
 _RETRIES = _at_least(-1, "None, 0, -1 or a positive integer, where -1 represents infinity")
 _COUNT = _at_least(0, "None, 0 or a positive integer")
 _STRATEGIES = (
@@ -205,6 +210,7 @@ _SHARED: dict[str, Rule] = {
     "gpu_memory": Rule((float, int, str, NONE), _gpu_memory.check),
     "priority": Rule((int, NONE), check_priority),
     "preemptible": Rule((bool, NONE)),
+    "device_isolation": Rule((str, NONE), _check_device_isolation),
     "name": Rule((str, NONE)),
     "num_cpus": Rule((float, int, NONE), check_share),
     **dict.fromkeys(_families.OPTIONS, Rule((float, int, NONE), check_share)),

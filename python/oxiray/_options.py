@@ -255,7 +255,9 @@ def _shared(merged: Mapping[str, Any]) -> dict[str, Any]:
     bundle_index = merged.get("placement_group_bundle_index", -1)
     return {
         "name": merged.get("name"),
-        "runtime_env": environments.checked(merged.get("runtime_env")),
+        "runtime_env": environments.checked(
+            environments.with_device_isolation(merged.get("runtime_env"), merged.get("device_isolation"))
+        ),
         "scheduling_strategy": merged.get("scheduling_strategy"),
         "label_selector": merged.get("label_selector"),
         "fallback_strategy": merged.get("fallback_strategy"),

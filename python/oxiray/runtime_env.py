@@ -27,6 +27,7 @@ _FIELD_TYPES: dict[str, tuple[type, ...]] = {
     "py_modules": (list,),
     "py_executable": (str,),
     "preload": (list, tuple),
+    "device_isolation": (str,),
     "excludes": (list,),
     "pip": (list, dict, str),
     "uv": (list, dict, str),
@@ -50,6 +51,8 @@ ALTERNATIVES: dict[str, str] = {
     "_rocprof_sys": "start the profiler in the task itself, on the part that matters, and leave it out",
     "mpi": "start mpirun in the task itself, and leave it out",
 }
+#: How far a process is kept from devices that it was not granted, weakest first.
+DEVICE_ISOLATIONS = ("variable", "watch", "fence", "require")
 _INSTALLERS = ("pip", "uv", "conda")
 #: What decides on the interpreter: of these, what a child names replaces all that its parent has.
 _INTERPRETERS = (*_INSTALLERS, "py_executable")
@@ -280,6 +283,8 @@ def checked_field(name: str, value: Any) -> Any:
     elif name == "preload":
         _check_preload(list(value))
         return list(value) or None
+    elif name == "device_isolation":
+        check_device_isolation("runtime_env['device_isolation']", value)
     elif name in _INSTALLER_OPTIONS:
         return _checked_installer(name, value)
     elif name == "py_modules":
@@ -287,6 +292,25 @@ def checked_field(name: str, value: Any) -> Any:
     elif name == "conda":
         return _conda.checked(value) or None
     return os.fspath(value) if isinstance(value, Path) else value
+
+
+def check_device_isolation(name: str, value: str) -> None:
+    """Refuse what is no way to keep processes from devices."""
+    if value not in DEVICE_ISOLATIONS:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, DEVICE_ISOLATIONS))}, weakest first, not {value!r}")
+
+
+def with_device_isolation(env: Mapping[str, Any] | None, isolation: str | None) -> Mapping[str, Any] | None:
+    """The environment with what the option `device_isolation` of a task or an actor says."""
+    if isolation is None:
+        return env
+    said = (env or {}).get("device_isolation")
+    if said not in (None, isolation):
+        raise ValueError(
+            f"device_isolation is {isolation!r}, and runtime_env['device_isolation'] is {said!r}: they say the same, so leave "
+            "one of them out"
+        )
+    return {**(env or {}), "device_isolation": isolation}
 
 
 def _check_env_vars(variables: Mapping[Any, Any]) -> None:

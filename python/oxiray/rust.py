@@ -30,7 +30,7 @@ from oxiray.remote_function import RemoteFunction, stream_terms
 _COMMON = (5, 6)
 _SETUP_TIMEOUT_S = 600
 #: What of a runtime environment workers of a Rust program have.
-_FIELDS = {"config", "env_vars", "excludes", "working_dir"}
+_FIELDS = {"config", "device_isolation", "env_vars", "excludes", "working_dir"}
 
 
 def program(path: str | os.PathLike[str]) -> Program:
@@ -88,6 +88,7 @@ class Program:
             "setup_timeout_s": _SETUP_TIMEOUT_S,
             "eager": False,
             "native": True,
+            "isolation": (asked or {}).get("device_isolation") or _session.job_environment.get("device_isolation") or "",
         }
 
     def __repr__(self) -> str:

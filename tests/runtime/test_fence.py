@@ -212,6 +212,90 @@ def test_tiers_require_refuses_what_cannot_be_fenced(machine: Callable[..., Path
     assert ray.available_resources()["GPU"] == 2.0, "nothing is held by what was refused"
 
 
+def test_request_is_fenced_where_its_node_only_watches(machine: Callable[..., Path], tmp_path: Path) -> None:
+    works = mechanism()
+    host = machine("watch")
+    refusal = "EACCES" if works == "landlock" else "EPERM"
+    for wanted in (look.options(num_gpus=1, device_isolation="fence"), look.options(num_gpus=1, runtime_env={"device_isolation": "require"})):
+        found = ray.get(wanted.remote(str(host), str(tmp_path)))
+        own = found["ids"][0]
+        assert set(found["tried"][own].values()) == {"ok"} and found["visible"] == "0"
+        assert refusal in found["tried"][1 - own].values() and "ok" not in found["tried"][1 - own].values()
+    bare = ray.get(look.options(device_isolation="require").remote(str(host), str(tmp_path)))
+    assert "ok" not in {outcome for way in bare["tried"] for outcome in way.values()}, "no device without a grant"
+    # Nobody else is kept from anything, not in the processes that served those either.
+    for others in (look.options(num_gpus=1), look):
+        found = ray.get([others.remote(str(host), str(tmp_path)) for _ in range(4)])
+        assert {outcome for one in found for way in one["tried"] for outcome in way.values()} == {"ok"}
+
+
+def test_request_of_an_actor_is_shown_with_its_tier(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("device nodes are made by root only")
+    works = mechanism()
+    host = recorded(tmp_path)
+    ray.shutdown()
+    head = {"num_cpus": 2, "num_gpus": 2, "device_isolation": "watch", "env_vars": {"OXIRAY_HOST_ROOT": str(host)}}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    ray.init(address=cluster.address)
+
+    @ray.remote(num_gpus=1, device_isolation="fence")
+    class Fenced:
+        def look(self) -> str:
+            return opened(f"{host}/dev/nvidia{1 - int(ray.get_gpu_ids()[0])}")
+
+        def tiers(self) -> list[str]:
+            return [device["isolation"] for device in ray.get_runtime_context().get_devices()]
+
+    try:
+        fenced, watched = Fenced.remote(), Fenced.options(device_isolation="watch").remote()
+        assert ray.get(fenced.look.remote()) in ("EPERM", "EACCES") and ray.get(watched.look.remote()) == "ok"
+        assert ray.get([fenced.tiers.remote(), watched.tiers.remote()]) == [[works], ["watched"]]
+        assert sorted(told["tier"] for told in tiers(cluster.address)) == sorted([works, "watched"])
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+
+
+def test_request_for_less_than_its_node_does_is_refused(machine: Callable[..., Path], tmp_path: Path) -> None:
+    mechanism()
+    host = machine("fence")
+    with pytest.raises(ray.exceptions.DeviceIsolationError, match="asks for device_isolation=.watch., and node .* stricter"):
+        ray.get(look.options(num_gpus=1, device_isolation="watch").remote(str(host), str(tmp_path)))
+    assert ray.available_resources()["GPU"] == 2.0, "nothing is held by what was refused"
+
+
+def test_request_that_cannot_be_fenced_hears_why_and_what_to_do() -> None:
+    ray.shutdown()
+    ray.init(num_cpus=2, num_gpus=1)  # in name only
+
+    @ray.remote(num_gpus=1)
+    def run() -> list[str]:
+        return [device["isolation"] for device in ray.get_runtime_context().get_devices()]
+
+    try:
+        ways = "not known which device nodes GPU 0 has.*root.*CAP_BPF.*Landlock.*device_isolation=.fence."
+        with pytest.raises(ray.exceptions.DeviceIsolationError, match=ways):
+            ray.get(run.options(device_isolation="require").remote())
+        assert ray.get(run.options(device_isolation="fence").remote()) == ["variable"], "it runs all the same"
+    finally:
+        ray.shutdown()
+
+
+def test_request_is_inherited_from_a_job_and_by_children(machine: Callable[..., Path], tmp_path: Path) -> None:
+    mechanism()
+    host = machine("variable", runtime_env={"device_isolation": "fence"})
+
+    @ray.remote(num_gpus=1)
+    def outer() -> dict[str, Any]:
+        return ray.get(look.options(num_gpus=1).remote(str(host), str(tmp_path)))
+
+    for found in (ray.get(look.options(num_gpus=1).remote(str(host), str(tmp_path))), ray.get(outer.remote())):
+        assert "ok" not in found["tried"][1 - found["ids"][0]].values()
+    free = ray.get(look.options(num_gpus=1, device_isolation="variable").remote(str(host), str(tmp_path)))
+    assert {outcome for way in free["tried"] for outcome in way.values()} == {"ok"}
+
+
 def test_stray_descriptors_are_closed_before_user_code(
     machine: Callable[..., Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

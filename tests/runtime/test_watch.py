@@ -52,6 +52,12 @@ def fencing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
 
 
 @pytest.fixture
+def watching_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[str]]]:
+    """The same, where nobody is watched who does not ask for it."""
+    yield from a_watched_cluster(tmp_path, monkeypatch, device_isolation="variable")
+
+
+@pytest.fixture
 def ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[str]]]:
     """The same, where who has something open without a grant is ended."""
     yield from a_watched_cluster(tmp_path, monkeypatch, device_violations="end")
@@ -102,6 +108,17 @@ def test_what_is_open_without_a_grant_is_told_and_withdrawn(watched, tmp_path: P
     pid, _ = ray.get([task, other], timeout=20)
     assert f"pid {pid}, granted GPU 0" in violation
     wait_until(lambda: not watched())
+
+
+def test_a_request_is_watched_where_its_node_is_not(watching_nobody, tmp_path: Path) -> None:
+    done = tmp_path / "done"
+    for name, mode, path in [("free", None, "/dev/zero"), ("asked", "watch", "/dev/full")]:
+        opens.options(num_gpus=1, name=name, device_isolation=mode).remote(path, str(done))
+        wait_until(Path(f"{done}.{os.path.basename(path)}").exists)
+    wait_until(watching_nobody)
+    (violation,) = watching_nobody()
+    assert violation.startswith("asked (pid") and "has GPU 0 open" in violation, violation
+    done.touch()
 
 
 def test_what_a_task_starts_is_looked_at_too(watched, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@
 //!            language.rs  what a language adds to that
 //!            functions.rs, assigned.rs, borrowing.rs   what a worker knows of functions, of itself, of references
 //! both       process.rs   the one runtime of the process
+//!            isolation.rs the words for how far processes are kept from devices
 //! ```
 
 pub mod assigned;
@@ -20,6 +21,7 @@ mod call;
 pub mod daemon;
 pub mod driver;
 mod functions;
+pub mod isolation;
 mod language;
 mod pinning;
 pub mod process;

@@ -4,13 +4,12 @@
 //!   around devices that were not granted.
 
 use crate::process;
-use oxiray_fence::{DenyList, DenyRule, FenceError, NodeKind, Ruleset, close_strays, restrict_self};
+use oxiray_fence::{DenyList, DenyRule, NodeKind, close_strays, restrict_self};
 use oxiray_runtime::{Identity, Runtime};
 use oxiray_wire::message::{Assign, DeviceNumber, Fence};
 use oxiray_wire::{Connection, Message, Received};
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long calls in other threads of an actor that ends have to finish; half of what the daemon leaves it.
@@ -36,7 +35,7 @@ impl Newborn {
         let Ok(Some((first, early))) = connection.first_message(None) else { return Ok(None) };
         let Message::Assign(assign) = first.message else { return Ok(None) };
         if let Some(fence) = &assign.fence {
-            take_on(fence).map_err(io::Error::other)?;
+            take_on(fence, first.descriptors.into_iter().next())?;
         }
         let identity = assign
             .welcome
@@ -64,12 +63,12 @@ impl Newborn {
     }
 }
 
-/// Closes what this process has inherited of devices that it is kept from, and refuses them to itself where its cgroup does
-/// not. It has one thread.
-fn take_on(fence: &Fence) -> Result<(), FenceError> {
+/// Closes what this process has inherited of devices that it is kept from, and holds it to the ruleset that refuses them where
+/// its cgroup does not. It has one thread.
+fn take_on(fence: &Fence, ruleset: Option<OwnedFd>) -> io::Result<()> {
     let rule = |of: &DeviceNumber| DenyRule { kind: NodeKind::Char, major: of.major, minor: Some(of.minor) };
-    let strays = close_strays(&DenyList::new(fence.denied.iter().map(rule))?)?;
-    for stray in strays {
+    let denied = DenyList::new(fence.denied.iter().map(rule)).map_err(io::Error::other)?;
+    for stray in close_strays(&denied).map_err(io::Error::other)? {
         let _ = writeln!(
             io::stderr(),
             "descriptor {} of {} was closed: this process inherited it, and was not granted the device",
@@ -80,8 +79,9 @@ fn take_on(fence: &Fence) -> Result<(), FenceError> {
     if fence.paths.is_empty() {
         return Ok(());
     }
-    let paths: Vec<PathBuf> = fence.paths.iter().map(PathBuf::from).collect();
-    restrict_self(Ruleset::all_but(&paths)?)
+    let ruleset =
+        ruleset.ok_or_else(|| io::Error::other("the daemon passed no ruleset for the devices to be refused"))?;
+    restrict_self(ruleset).map_err(io::Error::other)
 }
 
 /// The thread that attends has left: the others are told to, and an actor's are waited for.

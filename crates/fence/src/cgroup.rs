@@ -41,6 +41,16 @@ pub fn enter(directory: impl AsFd) -> Result<(), Errno> {
     rustix::io::write(&door, b"0").map(drop)
 }
 
+/// The processes that live in a cgroup or further down, by its directory; 0 stands for one that cannot be seen from here.
+pub fn processes_in(cgroup: &Path) -> Vec<u32> {
+    if tree::is_populated(cgroup) { tree::pids_beneath(cgroup) } else { Vec::new() }
+}
+
+/// Kills whoever is in a cgroup or further down, and waits 5 s at most until they are gone.
+pub fn end_processes_in(cgroup: &Path) -> Result<(), FenceError> {
+    tree::end(cgroup)
+}
+
 /// The cgroup of a daemon, in which those of its workers are.
 #[derive(Debug)]
 pub struct DaemonCgroup {
@@ -199,6 +209,11 @@ impl WorkerCgroup {
     /// Whether a process lives in it.
     pub fn is_populated(&self) -> bool {
         tree::is_populated(&self.path)
+    }
+
+    /// The processes in it and in those that they made in it.
+    pub fn processes(&self) -> Vec<u32> {
+        processes_in(&self.path)
     }
 
     /// Removes it, and those that its processes made in it. An error says who is still there.

@@ -122,7 +122,7 @@ impl FenceError {
     }
 
     /// Something about a file failed.
-    pub(crate) fn of_file(action: String, error: impl Into<std::io::Error>) -> Self {
+    pub fn of_file(action: String, error: impl Into<std::io::Error>) -> Self {
         Self::Refused { action, error: Errno::from_io_error(&error.into()).unwrap_or(Errno::IO), way: None }
     }
 

@@ -39,7 +39,7 @@ mod program;
 mod strays;
 mod tree;
 
-pub use cgroup::{DaemonCgroup, WorkerCgroup, enter};
+pub use cgroup::{DaemonCgroup, WorkerCgroup, end_processes_in, enter, processes_in};
 pub use error::FenceError;
 pub use landlock::{Ruleset, restrict_self};
 pub use means::{Isolation, Means, Mechanism};

@@ -139,6 +139,11 @@ impl Isolation {
         Self::WORDS.iter().find(|(name, _)| *name == word).map(|(_, isolation)| *isolation)
     }
 
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        Self::WORDS[self as usize].0
+    }
+
     /// All words, for people.
     pub fn words() -> String {
         Self::WORDS.map(|(name, _)| format!("`{name}`")).join(", ")

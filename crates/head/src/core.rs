@@ -232,6 +232,16 @@ impl Core {
         self.at_node(|node| node.killed_for_memory(worker, level));
     }
 
+    /// Whether it matters who is in the worker's control group.
+    pub fn holds_devices(&self, worker: Key) -> bool {
+        self.node().holds_devices(worker)
+    }
+
+    /// Who is in the control group of a worker whose end is about to be told, or that is gone.
+    pub fn group_has(&mut self, worker: Key, pids: Vec<u32>) {
+        self.at_node(|node| node.group_has(worker, pids));
+    }
+
     /// The kernel ended a process of the worker's, since its group met the limit of its memory.
     pub fn exceeded_memory(&mut self, worker: Key, found: Exceeded) {
         self.at_node(|node| node.exceeded_memory(worker, found));

@@ -12,6 +12,7 @@ pub(crate) enum Alarm {
     Overdue(Key),
     Verdict(Key),
     Undying(Key),
+    Group(Key),
     Templates,
     Adjust,
     Environment(environments::Alarm),

@@ -5,6 +5,7 @@ use crate::device_health::DeviceHealth;
 use crate::device_memory::DeviceMemories;
 use crate::foreign_use::ForeignUses;
 use crate::names::{Key, Monitored};
+use crate::node::occupied::Occupied;
 use oxiray_wire::message::DeviceUse;
 use oxiray_wire::state::DeviceIsolation;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +23,8 @@ pub(crate) struct Devices {
     /// What keeps each worker that holds some from others.
     pub(crate) isolation: BTreeMap<Key, DeviceIsolation>,
     pub(crate) open: Opened,
+    /// What dead workers held in whose control groups somebody is.
+    pub(crate) occupied: BTreeMap<Key, Occupied>,
     pub(crate) memory: DeviceMemories,
     pub(crate) foreign: ForeignUses,
     pub(crate) health: DeviceHealth,
@@ -39,6 +42,7 @@ impl Devices {
             measured: Measured::default(),
             isolation: BTreeMap::new(),
             open: Opened::default(),
+            occupied: BTreeMap::new(),
             memory: DeviceMemories::default(),
             foreign: ForeignUses::default(),
             health: DeviceHealth::default(),

@@ -65,6 +65,8 @@ pub enum Effect {
         worker: Key,
         /// The template.
         template: TemplateKey,
+        /// Whether it is born where it can be refused devices ([`Effect::Fence`]).
+        is_fenced: bool,
     },
     /// Kill the process of a worker of this machine.
     Kill {
@@ -113,6 +115,11 @@ pub enum Effect {
     },
     /// Ask the vendor's library about a device; [`crate::NodeCore::device_answered`] takes the answer.
     AskDevice(DeviceQuestion),
+    /// Look who is in the control group of a worker that is gone; [`crate::NodeCore::group_has`] takes the answer.
+    LookAtGroup {
+        /// The worker.
+        worker: Key,
+    },
     /// Measure how much devices are used; [`crate::NodeCore::devices_measured`] takes what is found.
     MeasureDevices,
     /// Check whether a device that nobody has computes and remembers; [`crate::NodeCore::device_tested`] takes the outcome.
@@ -142,6 +149,7 @@ impl Effect {
             | Self::Copy { .. }
             | Self::LeaveStore { .. }
             | Self::AskDevice(_)
+            | Self::LookAtGroup { .. }
             | Self::MeasureDevices
             | Self::LookAtOpenNodes { .. }
             | Self::CheckDevice { .. }

@@ -10,7 +10,7 @@
 
 use super::Numbers;
 use oxiray_ids::JobId;
-use oxiray_wire::message::{Environment, Variable};
+use oxiray_wire::message::{AskedIsolation, Environment, Variable};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -331,7 +331,8 @@ impl<W> Environments<W> {
     }
 }
 
-/// The task's variables on top of the job's; the other fields come whole from the one or the other. A program of the
+/// The task's variables on top of the job's, and its isolation before the job's; the other fields come whole from the one or the
+/// other. A program of the
 /// user's own takes nothing of a job's besides.
 pub fn merged(job: Option<&Environment>, own: &Environment) -> Environment {
     let of_job = job.map_or(&[][..], |environment| &environment.variables);
@@ -341,5 +342,6 @@ pub fn merged(job: Option<&Environment>, own: &Environment) -> Environment {
     }
     let variables = by_name.into_values().cloned().collect();
     let fields = job.filter(|_| own.fields.is_empty() && !own.native).unwrap_or(own);
-    Environment { variables, ..fields.clone() }
+    let isolation = if own.isolation == AskedIsolation::Unsaid { job.map(|job| job.isolation) } else { None };
+    Environment { variables, isolation: isolation.unwrap_or(own.isolation), ..fields.clone() }
 }

@@ -4,11 +4,12 @@
 //!   fence that cannot be made ends the worker.
 //! - ISOLATION-2: a fence lets a worker open its *realm* and no other device: what it was granted, and within a placement
 //!   group the devices of all bundles of that group on this machine.
+//! - ISOLATION-3: a request has its worker kept from devices further than its node keeps all, and never less far.
 
 use crate::names::Key;
 use oxiray_accelerators::{DeviceNode, DeviceOffer, Offer, WorkerEnvironment, chooses_devices, hides_devices};
 use oxiray_fence::{DenyList, DenyRule, Isolation, Mechanism, NodeKind};
-use oxiray_wire::message::{DeviceNumber, Fence};
+use oxiray_wire::message::{AskedIsolation, DeviceNumber, Fence};
 use oxiray_wire::state::{DeviceIsolation, DeviceTier};
 use std::path::PathBuf;
 
@@ -66,11 +67,46 @@ pub(crate) struct Decision {
     pub(crate) by_cgroup: Option<DenyList>,
     /// What it is told; nothing where the kernel refuses it nothing.
     pub(crate) fence: Option<Fence>,
+    /// Whether the fence lets it open a device.
+    opens_devices: bool,
+}
+
+/// Why a request is not met where it was placed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It asks for less than its node does for all (ISOLATION-3).
+    Weaker {
+        /// What it asks for.
+        asked: Isolation,
+    },
+    /// It must be fenced and cannot be.
+    Unfenced {
+        /// Whether it asked for that itself.
+        is_own_wish: bool,
+        /// What stands in the way.
+        why: String,
+    },
+}
+
+/// What a request asks for, where it says so.
+pub(crate) fn asked_by(request: AskedIsolation) -> Option<Isolation> {
+    match request {
+        AskedIsolation::Unsaid => None,
+        AskedIsolation::Variable => Some(Isolation::Variable),
+        AskedIsolation::Watch => Some(Isolation::Watch),
+        AskedIsolation::Fence => Some(Isolation::Fence),
+        AskedIsolation::Require => Some(Isolation::Require),
+    }
 }
 
 impl Decision {
+    /// Whether it leaves the worker a device that others do not have: nobody else is to have the worker then.
+    pub(crate) fn opens_devices(&self) -> bool {
+        self.opens_devices
+    }
+
     fn unfenced() -> Self {
-        Self { told: DeviceIsolation::default(), by_cgroup: None, fence: None }
+        Self { told: DeviceIsolation::default(), by_cgroup: None, fence: None, opens_devices: false }
     }
 
     /// What is open of devices is looked at, where all their nodes are known. `why` nothing refuses it others, where that
@@ -82,30 +118,45 @@ impl Decision {
             told: DeviceIsolation { tier, reason: why.or(unknown).unwrap_or_default() },
             by_cgroup: None,
             fence: None,
+            opens_devices: false,
         }
     }
 }
 
 impl IsolationPlan {
-    /// How a worker with these devices is kept from others. An error says why one that must be fenced cannot be.
+    /// Whether every worker is born where it can be fenced at any time.
+    pub(crate) fn fences_all(&self) -> bool {
+        self.asked >= Isolation::Fence
+    }
+
+    /// How far a worker of a request is to be kept from devices (ISOLATION-3).
+    pub(crate) fn of(&self, request: AskedIsolation) -> Isolation {
+        asked_by(request).map_or(self.asked, |asked| asked.max(self.asked))
+    }
+
+    /// How a worker with these devices is kept from others, where its request asks for that.
     pub(crate) fn decide(
         &self,
+        request: AskedIsolation,
         offer: &Offer,
-        granted: &Slots<'_>,
-        realm: &Slots<'_>,
+        (granted, realm): (&Slots<'_>, &Slots<'_>),
         around: WorkerEnvironment<'_>,
-    ) -> Result<Decision, String> {
-        let is_required = self.asked == Isolation::Require;
-        if self.asked == Isolation::Watch {
+    ) -> Result<Decision, Refusal> {
+        if let Some(asked) = asked_by(request).filter(|asked| *asked < self.asked) {
+            return Err(Refusal::Weaker { asked });
+        }
+        let wanted = self.of(request);
+        let is_required = wanted == Isolation::Require;
+        if wanted == Isolation::Watch {
             return Ok(Decision::watched(offer, granted, None));
         }
-        if self.asked < Isolation::Fence || granted.is_empty() && !is_required && !hides_devices(around) {
+        if wanted < Isolation::Fence || granted.is_empty() && !is_required && !hides_devices(around) {
             return Ok(Decision::unfenced());
         }
         match self.fenced(offer, granted, realm, around) {
-            Err(reason) if is_required => Err(reason),
-            Err(reason) => Ok(Decision::watched(offer, granted, Some(reason))),
-            fenced => fenced,
+            Err(why) if is_required => Err(Refusal::Unfenced { is_own_wish: self.asked < Isolation::Require, why }),
+            Err(why) => Ok(Decision::watched(offer, granted, Some(why))),
+            Ok(fenced) => Ok(fenced),
         }
     }
 
@@ -122,6 +173,10 @@ impl IsolationPlan {
         let is_of_parts = |resource: &str| offer.of(resource).is_some_and(DeviceOffer::is_of_parts);
         if self.is_root && granted.iter().any(|(resource, _)| is_of_parts(resource)) {
             return Err("root may use every MIG instance of a GPU that it can open".into());
+        }
+        if granted.is_empty() && offer.device_nodes.is_empty() {
+            // There is no device that it could open.
+            return Ok(Decision::unfenced());
         }
         let open = open_nodes(offer, granted, realm)?;
         let denied: Vec<&DeviceNode> = offer.device_nodes.iter().filter(|node| !open.contains(node)).collect();
@@ -146,6 +201,7 @@ impl IsolationPlan {
             told: DeviceIsolation { tier, reason: String::new() },
             by_cgroup: is_by_cgroup.then_some(list),
             fence: Some(Fence { denied: numbers, paths }),
+            opens_devices: !open.is_empty(),
         })
     }
 

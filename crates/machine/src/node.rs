@@ -9,6 +9,7 @@
 //! | `assign` | which process becomes whose worker, and what it is told |
 //! | `templates`, `kept_ready` | the processes that workers are forked from, and how many are kept ready |
 //! | `ending` | how workers end, and when what they held is given back |
+//! | `occupied` | what is kept back since somebody is in a dead worker's control group |
 //! | `memory`, `confined` | who is ended where memory is short, and what each may take |
 //! | `open_nodes` | which device nodes workers have open, and whether they were granted the devices |
 //! | `device_use` | what drivers say of devices as time goes by |
@@ -20,11 +21,11 @@
 //! `templates`, `environments`, `devices`, `served_head`, `memory`.
 //!
 //! - CORE-1: a grant goes back to the ledger once its worker holds nothing of it any more: when an idle
-//!   worker without devices is returned, or when the worker's whole process tree is gone and its devices
-//!   have forgotten it.
+//!   worker without devices is returned, or when the worker's whole process tree is gone, nobody is in its control
+//!   group, and its devices have forgotten it.
 //! - CORE-3: a worker that held devices, or was leased as fresh, never serves anyone else.
-//! - CORE-4: a device is out of service exactly as long as something of a worker that ought to be gone is left on it, its
-//!   driver has lost it, or it is ill.
+//! - CORE-4: a device is out of service exactly as long as something of a worker that ought to be gone is left on it or in
+//!   the worker's control group, its driver has lost it, or it is ill.
 
 mod assign;
 mod audit;
@@ -38,6 +39,7 @@ mod foreign_use;
 mod held;
 mod kept_ready;
 mod memory;
+pub(crate) mod occupied;
 pub(crate) mod open_nodes;
 mod returning;
 mod serving;
@@ -235,6 +237,7 @@ impl NodeCore {
                 Alarm::Overdue(worker) => self.is_overdue(worker),
                 Alarm::Undying(worker) => self.does_not_die(worker),
                 Alarm::Verdict(worker) => self.verdict(worker, "died, and left processes that have not ended yet"),
+                Alarm::Group(worker) => self.look_at_group(worker),
                 Alarm::Templates => self.end_idle_templates(),
                 Alarm::Adjust => self.adjust(),
                 Alarm::Environment(alarm) => self.environment_alarm(alarm),

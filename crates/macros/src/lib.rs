@@ -31,7 +31,7 @@ use syn::{Error, Item, ItemFn, Token, parse_macro_input};
 /// What returns an `impl Iterator<Item = T>` gives its items one by one, as an `Items<T>`; with `num_returns = N` each part
 /// of a tuple is a result of its own.
 ///
-/// Options of both: `num_cpus`, `num_gpus`, `memory`, `gpu_memory`, `priority`, `preemptible`, `accelerator_type`, `resources(name = quantity, …)`. Of functions:
+/// Options of both: `num_cpus`, `num_gpus`, `memory`, `gpu_memory`, `priority`, `preemptible`, `device_isolation`, `accelerator_type`, `resources(name = quantity, …)`. Of functions:
 /// `max_calls`, `max_retries`, `retry_exceptions`, `max_unread`, `num_returns`, `name`. Of actors: `name`, `namespace`,
 /// `detached`, `get_if_exists`, `max_concurrency`, `max_restarts`, `max_task_retries`,
 /// `concurrency_groups(name = count, …)`. Of one method, in a `#[remote(…)]` of its own: `num_returns`, `max_unread`,

@@ -98,6 +98,7 @@ const RULES: &[Rule] = &[
     rule("gpu_memory", None, Kind::Whole(1)),
     rule("priority", None, Kind::Whole(-1000)),
     rule("preemptible", None, Kind::Truth),
+    rule("device_isolation", None, Kind::Text),
     rule("accelerator_type", None, Kind::Text),
     rule("name", None, Kind::Text),
     rule("max_calls", Some(Target::Function), Kind::Whole(0)),

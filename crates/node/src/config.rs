@@ -485,15 +485,17 @@ fn ends_violators(asked: Option<&str>) -> Result<bool, PlanError> {
     }
 }
 
-/// What was asked for, and which mechanisms work here: they are tried where one is wanted.
+/// What was asked for, and which mechanisms work here: they are tried where one is wanted, and where there are devices that a
+/// request may want to be kept from.
 fn isolation(asked: Option<String>, offer: &Offer, root: &Path) -> Result<IsolationPlan, PlanError> {
     let asked = match asked.filter(|given| !given.trim().is_empty()) {
         None => Isolation::Variable,
         Some(given) => Isolation::from_word(given.trim()).ok_or(PlanError::Isolation { given })?,
     };
     let root = root.to_owned();
-    if asked < Isolation::Fence {
-        return Ok(IsolationPlan { asked, root, ..IsolationPlan::default() });
+    if asked < Isolation::Fence && offer.device_nodes.is_empty() {
+        let why = "no device nodes are known here".to_owned();
+        return Ok(IsolationPlan { asked, root, why, ..IsolationPlan::default() });
     }
     let means = Means::probe(&format!("probe-{}", std::process::id()));
     let bears_landlock = offer.devices.iter().all(|of| of.family.fencing.bears_landlock);

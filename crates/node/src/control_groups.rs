@@ -14,16 +14,17 @@
 //! - GROUPS-3: a group goes with its worker. What a killed daemon left is named in its session's directory, and removed
 //!   by whoever removes that.
 //! - GROUPS-4: a group serves a next worker only when it is empty and holds no memory to speak of.
-//! - GROUPS-5: a daemon's group is locked as long as it lives. One that is not, whose daemon is dead and that nobody is in,
-//!   is removed by the next daemon beside it, whatever became of its session.
+//! - GROUPS-5: a daemon's group is locked as long as it lives. One that is not and whose daemon is dead is removed by the
+//!   next daemon beside it, which ends whoever is still in it, whatever became of its session.
 
 mod cell;
 #[cfg(test)]
 mod tests;
 
 use crate::limits::{Limits, Version, read};
-pub(crate) use cell::Killed;
-use cell::{Cell, end_all};
+use cell::Cell;
+pub(crate) use cell::{Killed, end_all};
+use oxiray_fence::{end_processes_in, processes_in};
 use oxiray_machine::Key;
 use oxiray_processes::descendants_of;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, inotify, open};
@@ -104,7 +105,7 @@ pub(crate) struct ControlGroups {
     of: BTreeMap<Key, Cell>,
     free: Vec<Cell>,
     /// Groups of dead workers in which something still is.
-    lingering: Vec<Cell>,
+    lingering: Vec<(Key, Cell)>,
     /// Tells of groups that met a limit of processes.
     events: Option<OwnedFd>,
     last_number: u64,
@@ -270,12 +271,19 @@ impl ControlGroups {
     /// The worker is gone: so is its group, or it waits for the next one.
     pub(crate) fn release(&mut self, worker: Key) {
         if let Some(cell) = self.of.remove(&worker) {
-            self.retire(cell);
+            self.retire(worker, cell);
         }
     }
 
+    /// The processes that are in a worker's group.
+    pub(crate) fn left(&self, worker: Key) -> Vec<u32> {
+        let lingering = self.lingering.iter().filter(|(key, _)| *key == worker).map(|(_, cell)| cell);
+        let cells = self.of.get(&worker).into_iter().chain(lingering);
+        cells.flat_map(Cell::directories).flat_map(processes_in).collect()
+    }
+
     /// GROUPS-4.
-    fn retire(&mut self, mut cell: Cell) {
+    fn retire(&mut self, worker: Key, mut cell: Cell) {
         if self.free.len() < FREE_MAX && cell.is_clean() {
             return self.free.push(cell);
         }
@@ -284,13 +292,13 @@ impl ControlGroups {
         }
         if !cell.remove() {
             cell.end();
-            self.lingering.push(cell);
+            self.lingering.push((worker, cell));
         }
     }
 
     /// Tries again to remove what could not be.
     pub(crate) fn look_again(&mut self) {
-        self.lingering.retain(|cell| {
+        self.lingering.retain(|(_, cell)| {
             let is_gone = cell.remove();
             if !is_gone {
                 cell.end();
@@ -462,6 +470,8 @@ fn sweep(above: &Path) {
         // One that was made just now is not locked yet; a dead daemon in another namespace of processes is not known.
         let is_dead = pid.and_then(Pid::from_raw).is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH));
         if let Some(_lock) = is_dead.then(|| locked(&entry.path())).flatten() {
+            // Where somebody does not die, the group stays for the next daemon.
+            let _ = end_processes_in(&entry.path());
             remove_tree(&entry.path());
         }
     }

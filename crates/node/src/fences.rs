@@ -1,12 +1,14 @@
 //! Fences around device nodes that cgroups hold: a worker is in one from its birth on, and what that refuses is exchanged
 //! when the worker is granted devices.
 //!
+//! On a node that keeps nobody else in one, a worker that a request wants fenced is forked into one for itself.
+//!
 //! - FENCES-1: a worker enters before it runs anything of the user's, and a fence that cannot be made keeps it from ever
 //!   being told what it is to run.
 //! - FENCES-2: a process is in one cgroup of a hierarchy: where limits of the worker's are kept in the same hierarchy, its
 //!   fence is in that cgroup.
 
-use crate::control_groups::ControlGroups;
+use crate::control_groups::{ControlGroups, end_all};
 use oxiray_accelerators::DeviceNode;
 use oxiray_fence::{
     CgroupVersion, DaemonCgroup, DenyList, DenyRule, FenceError, Isolation, Mechanism, NodeKind, WorkerCgroup,
@@ -21,8 +23,10 @@ const FREE_MAX: usize = 32;
 /// The fences of a daemon's workers.
 #[derive(Debug, Default)]
 pub(crate) struct Fences {
-    /// Nothing where no cgroup keeps workers from devices.
-    daemon: Option<(CgroupVersion, DaemonCgroup)>,
+    /// By which cgroups workers can be kept from devices.
+    version: Option<CgroupVersion>,
+    /// Where those of workers are; nothing until there is one.
+    daemon: Option<DaemonCgroup>,
     /// What a worker is refused that was granted nothing.
     at_birth: DenyList,
     of: BTreeMap<Key, WorkerCgroup>,
@@ -31,9 +35,11 @@ pub(crate) struct Fences {
     /// Those in cgroups of limits, which are used again, by directory (FENCES-2).
     kept: BTreeMap<PathBuf, WorkerCgroup>,
     /// Those of dead workers in which somebody still is.
-    lingering: Vec<WorkerCgroup>,
+    lingering: Vec<(Key, WorkerCgroup)>,
     /// Workers that are not to be told what they are (FENCES-1).
     failed: BTreeSet<Key>,
+    /// What became of what dead daemons left.
+    swept: Vec<String>,
 }
 
 /// The files by which a worker enters its cgroups.
@@ -48,45 +54,60 @@ pub(crate) struct Doors {
 impl Fences {
     /// As the plan says. Lines for the log come along.
     pub(crate) fn begin(plan: &IsolationPlan, devices: &[DeviceNode]) -> (Self, Vec<String>) {
-        if plan.asked < Isolation::Fence {
-            return (Self::default(), Vec::new());
-        }
         let version = match plan.mechanisms.first() {
-            Some(Mechanism::Cgroup) => CgroupVersion::Two,
-            Some(Mechanism::Cgroup1) => CgroupVersion::One,
-            Some(Mechanism::Landlock) => {
-                return (Self::default(), vec!["devices of others: refused by Landlock".into()]);
-            }
-            None => return (Self::default(), vec![format!("devices of others: not refused: {}", plan.why)]),
+            Some(Mechanism::Cgroup) => Some(CgroupVersion::Two),
+            Some(Mechanism::Cgroup1) => Some(CgroupVersion::One),
+            Some(Mechanism::Landlock) | None => None,
         };
-        let made = DaemonCgroup::make(version, &std::process::id().to_string());
-        let (daemon, at_birth) = match made.and_then(|daemon| Ok((daemon, refused_at_birth(plan, devices)?))) {
-            Ok(made) => made,
+        if plan.asked < Isolation::Fence {
+            return (Self { version, ..Self::default() }, Vec::new());
+        }
+        let Some(of) = version else {
+            let how = match plan.mechanisms.first() {
+                Some(_) => "refused by Landlock".to_owned(),
+                None => format!("not refused: {}", plan.why),
+            };
+            return (Self::default(), vec![format!("devices of others: {how}")]);
+        };
+        let mut fences = Self { version, ..Self::default() };
+        let made = refused_at_birth(plan, devices).and_then(|denied| {
+            fences.at_birth = denied;
+            made(&mut fences.daemon, of, &mut fences.swept)
+        });
+        let mut lines = match made {
+            Ok(daemon) => vec![format!("devices of others: refused by {of}, {}", daemon.path().display())],
             // Workers are ended when they are to be fenced.
             Err(error) => return (Self::default(), vec![format!("devices of others: not refused: {error}")]),
         };
-        let mut lines = vec![format!("devices of others: refused by {version}, {}", daemon.path().display())];
-        for (path, result) in daemon.sweep() {
-            let how = result.err().map_or_else(|| "is removed".to_owned(), |error| format!("stays: {error}"));
-            lines.push(format!("{}, which a dead daemon left, {how}", path.display()));
-        }
-        (Self { daemon: Some((version, daemon)), at_birth, ..Self::default() }, lines)
+        lines.append(&mut fences.swept);
+        (fences, lines)
+    }
+
+    /// What was removed of daemons that are dead, for the log.
+    pub(crate) fn take_swept(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.swept)
     }
 
     /// A fence for a worker that is about to be forked, and enters the groups of its limits by these files.
     pub(crate) fn take(
         &mut self,
-        worker: Key,
+        (worker, is_fenced): (Key, bool),
         groups: Vec<String>,
         limits: &ControlGroups,
     ) -> Result<Doors, FenceError> {
-        let Some((version, daemon)) = &mut self.daemon else { return Ok(Doors { groups, fences: Vec::new() }) };
-        let shared = limits.unified(worker).filter(|_| *version == CgroupVersion::Two);
+        let Some(version) = self.version else { return Ok(Doors { groups, fences: Vec::new() }) };
+        let shared = limits.unified(worker).filter(|_| version == CgroupVersion::Two);
+        // One that was somebody's fence before refuses what it refused him.
+        let was_fence = shared.as_ref().is_some_and(|directory| self.kept.contains_key(directory));
+        if !is_fenced && !was_fence {
+            return Ok(Doors { groups, fences: Vec::new() });
+        }
         let is_shared = shared.is_some();
+        let daemon = made(&mut self.daemon, version, &mut self.swept)?;
         let mut cgroup = match shared {
             Some(directory) => match self.kept.remove(&directory) {
                 Some(kept) => kept,
-                None => WorkerCgroup::at(*version, directory)?,
+                None => WorkerCgroup::at(version, directory)?,
             },
             None => self.free.pop().map_or_else(|| daemon.make_worker(), Ok)?,
         };
@@ -100,7 +121,7 @@ impl Fences {
     /// A worker is refused these devices from now on.
     pub(crate) fn refuse(&mut self, told: &DeviceFence) -> Result<(), String> {
         let result = match (&mut self.daemon, self.of.get_mut(&told.worker)) {
-            (Some((_, daemon)), Some(cgroup)) => daemon.refuse(cgroup, &told.denied).map_err(|error| error.to_string()),
+            (Some(daemon), Some(cgroup)) => daemon.refuse(cgroup, &told.denied).map_err(|error| error.to_string()),
             _ => Err("it was born in no cgroup that could refuse it devices".to_owned()),
         };
         if result.is_err() {
@@ -121,14 +142,24 @@ impl Fences {
         match limits.unified(worker) {
             Some(directory) if directory == cgroup.path() => drop(self.kept.insert(directory, cgroup)),
             _ if self.free.len() < FREE_MAX && !cgroup.is_populated() => self.free.push(cgroup),
-            _ if cgroup.remove().is_err() => self.lingering.push(cgroup),
+            _ if cgroup.remove().is_err() => {
+                // Whoever forked the worker buried all that descends from it: this is somebody else's, or hides.
+                end_all(cgroup.path());
+                self.lingering.push((worker, cgroup));
+            }
             _ => {}
         }
     }
 
+    /// The processes that are in a worker's cgroup.
+    pub(crate) fn left(&self, worker: Key) -> Vec<u32> {
+        let lingering = self.lingering.iter().filter(|(key, _)| *key == worker).map(|(_, cgroup)| cgroup);
+        self.of.get(&worker).into_iter().chain(lingering).flat_map(WorkerCgroup::processes).collect()
+    }
+
     /// Tries again to remove what could not be, and forgets those whose cgroup is gone.
     pub(crate) fn look_again(&mut self) {
-        self.lingering.retain(|cgroup| cgroup.remove().is_err());
+        self.lingering.retain(|(_, cgroup)| cgroup.remove().is_err());
         self.kept.retain(|directory, _| directory.exists());
     }
 
@@ -136,8 +167,25 @@ impl Fences {
     pub(crate) fn remove(self) -> Result<(), FenceError> {
         let Self { daemon, of, free, kept, lingering, .. } = self;
         drop((of, free, kept, lingering));
-        daemon.map_or(Ok(()), |(_, daemon)| daemon.remove())
+        daemon.map_or(Ok(()), DaemonCgroup::remove)
     }
+}
+
+/// The daemon's cgroup, which is made for the first worker that needs it, and what became of what dead daemons left.
+fn made<'made>(
+    daemon: &'made mut Option<DaemonCgroup>,
+    version: CgroupVersion,
+    swept: &mut Vec<String>,
+) -> Result<&'made mut DaemonCgroup, FenceError> {
+    if let Some(made) = daemon {
+        return Ok(made);
+    }
+    let made = DaemonCgroup::make(version, &std::process::id().to_string())?;
+    for (path, result) in made.sweep() {
+        let how = result.err().map_or_else(|| "is removed".to_owned(), |error| format!("stays: {error}"));
+        swept.push(format!("{}, which a dead daemon left, {how}", path.display()));
+    }
+    Ok(daemon.insert(made))
 }
 
 /// Where fences are required, all devices; otherwise none: programs see then what they would see without Oxiray.

@@ -14,7 +14,7 @@
 //! | the loop | `poller` what is ready, `turn` the turn under way, `turns` who is heard next | `daemon` |
 //! | what the core decides and hears | | `daemon/effects` |
 //! | streams | `listener` the listener, `streams` all that are open | `daemon/admission`, `daemon/streams` |
-//! | processes | `children` templates, environments and submitted jobs, `workers` with what they print and may use, `control_groups`, `fences` | `daemon/processes`, `environments`, `packages`, `submissions`, `output`, `memory`, `confining` |
+//! | processes | `children` templates, environments and submitted jobs, `workers` with what they print and may use, `control_groups`, `fences`, `rulesets` | `daemon/processes`, `environments`, `packages`, `submissions`, `output`, `memory`, `confining` |
 //! | objects | `objects` the store and all below, `fetches` and `giving` (pure) what nodes give each other | `daemon/effects`, `daemon/transfer` |
 //! | the cluster | `membership` this daemon's place in it | `daemon/members`, `proxied_clients`, `returning` |
 //! | other machines | `network` the gateway's side, `entry` and `tokens` who may join, `head_link` and `lease` who lives | `daemon/network`, `entry`, `heartbeats` |
@@ -51,6 +51,7 @@ mod membership;
 mod network;
 mod objects;
 mod poller;
+mod rulesets;
 mod session;
 mod session_logs;
 mod standby;

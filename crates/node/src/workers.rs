@@ -8,6 +8,7 @@ use crate::control_groups::ControlGroups;
 use crate::fences::Fences;
 use crate::logs::Printed;
 use crate::poller::{Poller, Token};
+use crate::rulesets::Rulesets;
 use logs::WorkerLogs;
 use memory::MemoryWatch;
 use output::{Pipe, READ_BYTES};
@@ -46,6 +47,7 @@ pub(crate) struct Workers {
     by_pid: BTreeMap<u32, Key>,
     pub(crate) control_groups: ControlGroups,
     pub(crate) fences: Fences,
+    pub(crate) rulesets: Rulesets,
     pub(crate) memory: MemoryWatch,
     logs: WorkerLogs,
     /// What pipes are read into.
@@ -60,6 +62,7 @@ impl Workers {
             by_pid: BTreeMap::new(),
             control_groups,
             fences,
+            rulesets: Rulesets::default(),
             memory,
             logs: WorkerLogs::new(logs),
             scratch: vec![0; READ_BYTES].into(),
@@ -132,6 +135,15 @@ impl Workers {
     /// How a worker ended of which all is dead.
     pub(crate) fn take_end(&mut self, key: Key) -> Option<String> {
         self.by_key.get_mut(&key)?.end.take()
+    }
+
+    /// The processes in the control groups of a worker of which all is dead.
+    pub(crate) fn left_in_groups(&self, key: Key) -> Vec<u32> {
+        let mut left = self.control_groups.left(key);
+        left.extend(self.fences.left(key));
+        left.sort_unstable();
+        left.dedup();
+        left
     }
 
     /// Ends all that is known of a worker here.

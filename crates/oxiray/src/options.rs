@@ -4,13 +4,13 @@ use crate::error::{Error, Result};
 use crate::group::PlacementGroup;
 use crate::{context, folder, program};
 use bytes::Bytes;
-use oxiray_client::assigned;
+use oxiray_client::{assigned, isolation};
 use oxiray_families::{GPU, check_quantity, device_resource};
 use oxiray_ids::{BundleNumber, NodeId};
 use oxiray_resources::{Quantity, ResourceName};
 use oxiray_runtime::Class;
 use oxiray_wire::message::{
-    Environment, LabelCondition, LabelOperator, LabelSelector, Strategy, StrategyKind, Variable,
+    AskedIsolation, Environment, LabelCondition, LabelOperator, LabelSelector, Strategy, StrategyKind, Variable,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -48,6 +48,7 @@ pub(crate) struct Shared {
     group: Option<(PlacementGroup, Option<u32>)>,
     priority: Option<i32>,
     preemptible: Option<bool>,
+    device_isolation: Option<String>,
 }
 
 /// What a task asks for besides what its `#[remote(…)]` says, which this replaces option by option.
@@ -114,6 +115,14 @@ macro_rules! shared_options {
             #[must_use]
             pub fn preemptible(mut self, may: bool) -> Self {
                 self.shared.preemptible = Some(may);
+                self
+            }
+
+            /// How far its process is kept from devices that it was not granted: `watch`, `fence` or `require`. As its node was
+            /// started where nothing is said; a mode that is weaker than that is refused.
+            #[must_use]
+            pub fn device_isolation(mut self, mode: &str) -> Self {
+                self.shared.device_isolation = Some(mode.to_owned());
                 self
             }
 
@@ -205,6 +214,7 @@ impl Shared {
             group: self.group.or(base.group),
             priority: self.priority.or(base.priority),
             preemptible: self.preemptible.or(base.preemptible),
+            device_isolation: self.device_isolation.or(base.device_isolation),
         }
     }
 
@@ -230,18 +240,23 @@ impl Shared {
     }
 
     pub(crate) fn environment(&self) -> Result<Environment> {
-        Ok(Environment { variables: self.variables(), ..program::environment(self.working_dir.as_deref())? })
+        let (variables, isolation) = (self.variables(), self.isolation()?);
+        Ok(Environment { variables, isolation, ..program::environment(self.working_dir.as_deref())? })
+    }
+
+    fn isolation(&self) -> Result<AskedIsolation> {
+        isolation::asked(self.device_isolation.as_deref().unwrap_or_default()).map_err(Error::Invalid)
     }
 
     /// The same where workers are Python's.
     pub(crate) fn environment_of_python(&self) -> Result<Environment> {
-        let variables = self.variables();
+        let (variables, isolation) = (self.variables(), self.isolation()?);
         let Some(folder) = folder::chosen(self.working_dir.as_deref())? else {
-            return Ok(Environment { variables, ..Environment::default() });
+            return Ok(Environment { variables, isolation, ..Environment::default() });
         };
         let preparation = serde_json::json!({ "packages": [(&folder.name, &folder.path)] }).to_string();
         let fields = serde_json::json!({ "working_dir": format!("{}{}", folder::SCHEME, folder.name) }).to_string();
-        Ok(Environment { variables, preparation, fields, ..Environment::default() })
+        Ok(Environment { variables, preparation, fields, isolation, ..Environment::default() })
     }
 
     fn variables(&self) -> Vec<Variable> {

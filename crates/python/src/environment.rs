@@ -1,6 +1,8 @@
 //! A runtime environment as the front describes it.
 
-use oxiray_wire::message::{Environment, Variable};
+use oxiray_client::isolation;
+use oxiray_wire::message::{AskedIsolation, Environment, Variable};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::collections::BTreeMap;
 
@@ -17,6 +19,18 @@ pub(crate) struct AskedEnvironment {
     setup_timeout_s: u32,
     eager: bool,
     native: bool,
+    isolation: Isolation,
+}
+
+/// A mode's word, or an empty text.
+struct Isolation(AskedIsolation);
+
+impl<'py> FromPyObject<'_, 'py> for Isolation {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        isolation::asked(&object.extract::<String>()?).map(Self).map_err(PyValueError::new_err)
+    }
 }
 
 impl From<AskedEnvironment> for Environment {
@@ -32,6 +46,7 @@ impl From<AskedEnvironment> for Environment {
             setup_timeout_s: asked.setup_timeout_s,
             eager: asked.eager,
             native: asked.native,
+            isolation: asked.isolation.0,
         }
     }
 }

@@ -240,7 +240,7 @@ impl World {
                 let at = self.now + self.chance.delay(MILLISECOND);
                 self.agenda.plan(at, Event::TemplateEnds { node, template });
             }
-            Effect::Fork { worker, template } => self.fork(node, worker, template),
+            Effect::Fork { worker, template, .. } => self.fork(node, worker, template),
             Effect::Kill { worker } => {
                 if let Some(process) = self.nodes[node].workers.get(&worker).copied() {
                     self.kill(process);
@@ -266,6 +266,7 @@ impl World {
             | Effect::Fence(_)
             | Effect::Confine(_)
             | Effect::LookAtOpenNodes { .. }
+            | Effect::LookAtGroup { .. }
             | Effect::KillMember { .. } => {}
             Effect::Write(changes) => self.write_down(changes),
             Effect::AskDevice(question) => self.ask_devices(node, AskedOfDevices::Residue(question)),

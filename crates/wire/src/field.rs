@@ -6,8 +6,8 @@
 //! frame, and one that is left out is the first of them.
 
 use crate::message::{
-    CallError, DeviceAction, FailureCode, KeyValueAction, LabelOperator, MetricKind, ObjectUse, OutOfMemory,
-    PlacementStrategy, Stamp, StrategyKind, SubmissionAction, SubmissionState, TaskStage, TokenAction,
+    AskedIsolation, CallError, DeviceAction, FailureCode, KeyValueAction, LabelOperator, MetricKind, ObjectUse,
+    OutOfMemory, PlacementStrategy, Stamp, StrategyKind, SubmissionAction, SubmissionState, TaskStage, TokenAction,
 };
 use crate::shape::{self, Shape};
 use crate::state::{
@@ -489,7 +489,7 @@ macro_rules! numbered {
 }
 
 numbered! {
-    DeviceAction, KeyValueAction, LabelOperator, MetricKind, ObjectUse, OutOfMemory, StrategyKind, SubmissionAction, SubmissionState,
+    AskedIsolation, DeviceAction, KeyValueAction, LabelOperator, MetricKind, ObjectUse, OutOfMemory, StrategyKind, SubmissionAction, SubmissionState,
     TaskStage, TokenAction, ActorPhase, DemandKind, DeviceService, DeviceTier, ExitKind, GroupScheduling, GroupState, ProcessRole, StateKind,
     TaskKind, WorkerDuty,
 }

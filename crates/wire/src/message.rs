@@ -472,6 +472,24 @@ pub struct Environment {
     /// of an interpreter.
     #[field(9)]
     pub native: bool,
+    /// How far its workers are to be kept from devices that they were not granted, at least.
+    #[field(10)]
+    pub isolation: AskedIsolation,
+}
+
+/// How far a request has its workers kept from devices that they were not granted, weakest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
+pub enum AskedIsolation {
+    /// As their node was started.
+    Unsaid = 0,
+    /// By variables.
+    Variable = 1,
+    /// By variables, and by a look at what they have open.
+    Watch = 2,
+    /// By the kernel where it can.
+    Fence = 3,
+    /// By the kernel, or the request is refused.
+    Require = 4,
 }
 
 #[cfg(test)]

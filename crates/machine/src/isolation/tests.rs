@@ -41,9 +41,18 @@ fn with_own<R>(own: Own<'_>, look: impl FnOnce(WorkerEnvironment<'_>) -> R) -> R
     look(WorkerEnvironment { node: &|_| None, own: &own, realm: &[] })
 }
 
-fn decide(plan: &IsolationPlan, offer: &Offer, granted: &[u32], realm: &[u32]) -> Result<Decision, String> {
+fn decide(plan: &IsolationPlan, offer: &Offer, granted: &[u32], realm: &[u32]) -> Result<Decision, Refusal> {
+    asked_to(AskedIsolation::Unsaid, plan, offer, (granted, realm))
+}
+
+fn asked_to(
+    request: AskedIsolation,
+    plan: &IsolationPlan,
+    offer: &Offer,
+    (granted, realm): (&[u32], &[u32]),
+) -> Result<Decision, Refusal> {
     let slots = |slots: &[u32]| if slots.is_empty() { Vec::new() } else { vec![("GPU", slots.to_vec())] };
-    with_own(&[], |around| plan.decide(offer, &slots(granted), &slots(realm), around))
+    with_own(&[], |around| plan.decide(request, offer, (&slots(granted), &slots(realm)), around))
 }
 
 fn denied(decision: &Decision) -> Vec<u32> {
@@ -93,7 +102,8 @@ fn the_strongest_mechanism_that_the_library_bears_is_used() {
 fn a_tier_is_never_more_than_what_is_known() {
     let decided = |asked, offer: &Offer, own: Own<'_>| {
         with_own(own, |around| {
-            plan(asked, &ALL).decide(offer, &vec![("GPU", vec![0])], &vec![("GPU", vec![0])], around)
+            let own = vec![("GPU", vec![0])];
+            plan(asked, &ALL).decide(AskedIsolation::Unsaid, offer, (&own, &own), around)
         })
     };
     let known = machine("nvidia", 2, None);
@@ -115,7 +125,11 @@ fn a_tier_is_never_more_than_what_is_known() {
         assert!(decision.fence.is_none() && decision.by_cgroup.is_none());
         assert_eq!(decision.told.tier, tier);
         assert!(decision.told.reason.contains(why), "{:?}", decision.told);
-        assert!(decided(Isolation::Require, offer, own).expect_err("it is required").contains(why));
+        let refusal = decided(Isolation::Require, offer, own).expect_err("it is required");
+        assert!(
+            matches!(&refusal, Refusal::Unfenced { is_own_wish: false, why: told } if told.contains(why)),
+            "{refusal:?}"
+        );
         assert_eq!(
             decided(Isolation::Variable, offer, own).expect("nothing is asked").told,
             DeviceIsolation::default()
@@ -143,9 +157,48 @@ fn who_has_no_device_is_fenced_where_that_is_required_or_asked_for() {
     assert_eq!(denied(&required), [0, 1]);
     let hidden = [("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "1")];
     let hidden = with_own(&hidden, |around| {
-        plan(Isolation::Fence, &ALL).decide(&offer, &Vec::new(), &Vec::new(), around).expect("nothing is required")
+        let none = Vec::new();
+        let decided = plan(Isolation::Fence, &ALL).decide(AskedIsolation::Unsaid, &offer, (&none, &none), around);
+        decided.expect("nothing is required")
     });
     assert_eq!(denied(&hidden), [0, 1]);
+}
+
+#[test]
+fn a_request_asks_for_more_than_its_node_does_and_never_for_less() {
+    let offer = machine("nvidia", 2, None);
+    let modes = [Isolation::Variable, Isolation::Watch, Isolation::Fence, Isolation::Require];
+    let asked = [AskedIsolation::Variable, AskedIsolation::Watch, AskedIsolation::Fence, AskedIsolation::Require]
+        .map(|request| (request, asked_by(request).expect("it says so")));
+    for (node, (request, wanted)) in modes.into_iter().flat_map(|node| asked.map(|asked| (node, asked))) {
+        let decided = asked_to(request, &plan(node, &ALL), &offer, (&[0], &[0]));
+        if wanted < node {
+            assert_eq!(decided, Err(Refusal::Weaker { asked: wanted }), "ISOLATION-3");
+        } else {
+            assert_eq!(decided, decide(&plan(wanted, &ALL), &offer, &[0], &[0]), "as a node that does so for all");
+        }
+    }
+}
+
+#[test]
+fn who_must_be_fenced_and_cannot_be_hears_why() {
+    let offer = machine("nvidia", 2, None);
+    let bare = plan(Isolation::Watch, &[]);
+    let told = asked_to(AskedIsolation::Fence, &bare, &offer, (&[0], &[0])).expect("it runs all the same").told;
+    assert_eq!((told.tier, told.reason.as_str()), (DeviceTier::Watched, "nothing works"));
+    let refusal = asked_to(AskedIsolation::Require, &bare, &offer, (&[], &[])).expect_err("it could open both");
+    assert_eq!(refusal, Refusal::Unfenced { is_own_wish: true, why: "nothing works".into() });
+    // Where there is no device there is nothing to be kept from.
+    let none = asked_to(AskedIsolation::Require, &bare, &machine("nvidia", 0, None), (&[], &[])).expect("it is bare");
+    assert_eq!(none, Decision::unfenced());
+}
+
+#[test]
+fn what_a_fence_opens_besides_a_grant_is_known() {
+    let offer = machine("nvidia", 2, None);
+    let required = plan(Isolation::Require, &ALL);
+    assert!(!decide(&required, &offer, &[], &[]).expect("it can be fenced").opens_devices());
+    assert!(decide(&required, &offer, &[], &[1]).expect("it can be fenced").opens_devices(), "its group's");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::NodeCore;
 use super::device_memory::asked_memory;
 use crate::device_memory::memory_variables;
-use crate::isolation::{Decision, DeviceFence, Slots};
+use crate::isolation::{Decision, DeviceFence, Refusal, Slots};
 use crate::served_head::Link;
 use crate::worker::{Duty, Post};
 use crate::{BundleKey, Effect, GroupMembership, Holder, Key, amounts};
@@ -41,13 +41,15 @@ impl NodeCore {
         let job = self.jobs.get(&post.job)?;
         let (driver, setup) = (job.driver, job.told.setup.clone());
         let environment = post.environment;
-        let once = post.fresh || post.actor.is_some() || !grant.devices().is_empty();
+        // CORE-3: what the fence lets it open besides its own is open to nobody else's task.
+        let holds_devices = !grant.devices().is_empty() || decision.opens_devices();
+        let once = post.fresh || post.actor.is_some() || holds_devices;
         let reused = if once { None } else { self.take_idle(post.job, &environment) };
         let key = if let Some(key) = reused {
             key
         } else {
             let origin = self.origin_of(post.job, &environment);
-            self.take_spare(&origin, post.job)
+            self.take_spare(&origin, post.job, decision.by_cgroup.is_some())
         };
         let worker = self.workers.get_mut(&key).expect("it was just chosen");
         worker.job = Some(post.job);
@@ -115,11 +117,11 @@ impl NodeCore {
         own: &Environment,
         grant: &Grant,
         home: Option<GroupMembership>,
-    ) -> Result<(Assign, Decision), String> {
+    ) -> Result<(Assign, Decision), Refusal> {
         let slots = slots_of(grant);
         let realm = self.realm_of(&slots, home);
         self.around(own, |around| {
-            let decision = self.plan.isolation.decide(&self.plan.offer, &slots, &realm, around)?;
+            let decision = self.plan.isolation.decide(own.isolation, &self.plan.offer, (&slots, &realm), around)?;
             let realm = if decision.fence.is_some() { &realm[..] } else { &[] };
             let around = WorkerEnvironment { realm, ..around };
             let mut variables = own.variables.clone();

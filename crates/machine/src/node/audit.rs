@@ -19,9 +19,11 @@ impl NodeCore {
         }
         for worker in self.devices.out_of_service.values().flat_map(BTreeMap::keys) {
             let is_undying = self.workers.get(worker).is_some_and(|worker| worker.is_doomed);
+            let is_occupied = self.devices.occupied.contains_key(worker);
             let is_remembered = self.devices.checks.is_remembered(*worker);
             let is_ill = self.devices.doctor == Some(*worker);
-            assert!(is_undying || is_remembered || is_ill || self.devices.measured.is_driver(*worker), "CORE-4");
+            let is_left = is_undying || is_occupied || is_remembered;
+            assert!(is_left || is_ill || self.devices.measured.is_driver(*worker), "CORE-4");
         }
         assert_eq!(self.ledger.out_of_service().count(), self.devices.out_of_service.len(), "CORE-4");
         let kept_out = self.devices.out_of_service.values();
@@ -37,6 +39,7 @@ impl NodeCore {
             ("idle workers", self.idle.len()),
             ("jobs of the machine", self.jobs.len()),
             ("bundles set aside", self.head.as_ref().map_or(0, |head| head.bundles.len())),
+            ("control groups that are not empty", self.devices.occupied.len()),
             ("devices asked about", self.devices.checks.len()),
             ("devices out of service", self.devices.out_of_service.len()),
         ]

@@ -7,6 +7,7 @@ use crate::devices::OutOfService;
 use crate::worker::{Duty, Progress};
 use crate::{Effect, Key};
 use oxiray_ids::WorkerNumber;
+use oxiray_resources::Grant;
 use oxiray_wire::message::{OutOfMemory, Stop, WorkerDied, WorkerGone};
 use std::time::Duration;
 
@@ -71,11 +72,16 @@ impl NodeCore {
         self.closed_with(key);
         self.devices.failed.remove(&key);
         let grants = worker.surplus.into_iter().chain(worker.grant);
-        let step = self.devices.checks.begin(key, worker.pid.unwrap_or(0), grants.collect(), self.now);
-        self.devices_checked(key, step);
+        self.hand_back(key, worker.pid.unwrap_or(0), grants.collect());
         if let Some(job) = worker.job {
             self.forget_job_when_over(job);
         }
+    }
+
+    /// Nothing of the worker is left: what it held is given back once its devices have forgotten it.
+    pub(super) fn await_forgetting(&mut self, key: Key, pid: u32, grants: Vec<Grant>) {
+        let step = self.devices.checks.begin(key, pid, grants, self.now);
+        self.devices_checked(key, step);
     }
 
     /// Tells the head that the worker is dead; it counts the first time.

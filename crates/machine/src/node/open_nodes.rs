@@ -41,11 +41,10 @@ pub struct OpenNodes {
 }
 
 impl NodeCore {
-    /// Sees to the next look while a worker serves a job that nothing refuses other devices, on a machine that is to be watched
-    /// and whose device nodes are known.
+    /// Sees to the next look while a worker serves a job that nothing refuses other devices and that is to be watched, on a
+    /// machine whose device nodes are known.
     pub(super) fn watch_open_nodes(&mut self) {
-        let is_watched = self.plan.isolation.asked >= Isolation::Watch && self.devices.open.next.is_none();
-        if is_watched && self.has_own_nodes() && self.unfenced().next().is_some() {
+        if self.devices.open.next.is_none() && self.has_own_nodes() && self.watched().next().is_some() {
             let due = self.now + LOOKED_AT_EVERY;
             self.devices.open.next = Some(due);
             self.alarm_at(due, Alarm::OpenNodes);
@@ -55,7 +54,7 @@ impl NodeCore {
     /// It is time for a look.
     pub(super) fn look_at_open_nodes(&mut self) {
         self.devices.open.next = None;
-        let workers: Vec<u32> = self.unfenced().filter_map(|(_, worker)| worker.pid).collect();
+        let workers: Vec<u32> = self.watched().filter_map(|(_, worker)| worker.pid).collect();
         if !workers.is_empty() {
             self.out.push(Effect::LookAtOpenNodes { workers });
         }
@@ -136,8 +135,9 @@ impl NodeCore {
         serving.map(|(key, worker)| (*key, worker))
     }
 
-    fn unfenced(&self) -> impl Iterator<Item = (Key, &Worker)> {
-        self.serving().filter(|(key, _)| !self.devices.open.fenced.contains(key))
+    fn watched(&self) -> impl Iterator<Item = (Key, &Worker)> {
+        let is_asked = |worker: &Worker| self.plan.isolation.of(worker.environment.isolation) >= Isolation::Watch;
+        self.serving().filter(move |(key, worker)| is_asked(worker) && !self.devices.open.fenced.contains(key))
     }
 
     fn has_own_nodes(&self) -> bool {

@@ -4,6 +4,7 @@ use super::NodeCore;
 use super::assign::device_numbers;
 use crate::encoding::{device_sizes, devices_free};
 use crate::environments::merged;
+use crate::isolation::Refusal;
 use crate::memory::Caller;
 use crate::origin::Origin;
 use crate::served_head::{Held, Link, ServedHead, SetAside};
@@ -18,6 +19,9 @@ use oxiray_wire::message::{
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// How a node gets fences, for who must have one.
+const WAYS_TO_A_FENCE: &str = "Fences take root, or a cgroup that is delegated with CAP_BPF and CAP_NET_ADMIN, or a kernel with \
+                               Landlock (NVIDIA's devices only): `oxiray hardware` tells what is missing";
 /// In how many steps a node tells how full its store is.
 const STORE_STEPS: u64 = 256;
 
@@ -164,11 +168,11 @@ impl NodeCore {
         }
         let told = match self.assignment(&environment, &grant, home) {
             Ok(told) => told,
-            Err(why) => {
+            Err(refusal) => {
                 if let Some(surplus) = surplus {
                     self.ledger.release(surplus);
                 }
-                let failure = self.not_fenced(&order.label, &why);
+                let failure = self.not_isolated(&order.label, refusal);
                 return self.refuse_order(Held { order, grant }, Some(failure));
             }
         };
@@ -195,13 +199,27 @@ impl NodeCore {
         self.report(Placed { order: number, worker: WorkerNumber(key), id, pid, once, devices });
     }
 
-    /// Why a task or actor that must be fenced does not run here.
-    fn not_fenced(&self, label: &str, why: &str) -> Failure {
-        FailureCode::DeviceIsolation.because(format!(
-            "task or actor `{label}` is to be fenced on node {} ({}), which was started with --device-isolation=require, and \
-             cannot be: {why}. Start the node with --device-isolation=fence to have it run all the same",
-            self.plan.node, self.plan.ip
-        ))
+    /// Why a task or actor does not run here that is to be kept from devices in another way than it can be.
+    fn not_isolated(&self, label: &str, refusal: Refusal) -> Failure {
+        let (node, ip, mode) = (self.plan.node, &self.plan.ip, self.plan.isolation.asked.word());
+        let text = match refusal {
+            Refusal::Weaker { asked } => format!(
+                "task or actor `{label}` asks for device_isolation=\"{}\", and node {node} ({ip}) was started with \
+                 --device-isolation={mode}, which is stricter: a request may only ask for more. Leave device_isolation out, or \
+                 ask for \"{mode}\"",
+                asked.word()
+            ),
+            Refusal::Unfenced { is_own_wish: true, why } => format!(
+                "task or actor `{label}` asks for device_isolation=\"require\", and no fence is possible for it on node {node} \
+                 ({ip}): {why}. {WAYS_TO_A_FENCE}; or ask for device_isolation=\"fence\" to have it run all the same"
+            ),
+            Refusal::Unfenced { is_own_wish: false, why } => format!(
+                "task or actor `{label}` is to be fenced on node {node} ({ip}), which was started with \
+                 --device-isolation=require, and cannot be: {why}. {WAYS_TO_A_FENCE}; or start the node with \
+                 --device-isolation=fence to have it run all the same"
+            ),
+        };
+        FailureCode::DeviceIsolation.because(text)
     }
 
     fn split(&mut self, grant: Grant, running: &Demand) -> (Grant, Option<Grant>) {

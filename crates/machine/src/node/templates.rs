@@ -85,7 +85,7 @@ impl NodeCore {
             self.notify(job, &text);
         }
         for _ in self.spares_of(key).count()..self.plan.spare_workers {
-            self.fork(key);
+            self.fork(key, self.plan.isolation.fences_all());
         }
         key
     }
@@ -101,7 +101,7 @@ impl NodeCore {
                 continue;
             }
             for _ in self.spares_of(key).count()..wanted {
-                self.fork(key);
+                self.fork(key, self.plan.isolation.fences_all());
             }
             let surplus: Vec<Key> = self.spares_of(key).map(|(spare, _)| spare).skip(wanted).collect();
             for spare in surplus {
@@ -135,11 +135,11 @@ impl NodeCore {
         }
     }
 
-    fn fork(&mut self, template: TemplateKey) -> Key {
+    fn fork(&mut self, template: TemplateKey, is_fenced: bool) -> Key {
         let key = self.names.numbers.next();
         let worker = Worker::new(WorkerId::new(self.names.chance.bytes()), template);
         self.workers.insert(key, worker);
-        self.out.push(Effect::Fork { worker: key, template });
+        self.out.push(Effect::Fork { worker: key, template, is_fenced });
         key
     }
 
@@ -153,13 +153,20 @@ impl NodeCore {
         }
     }
 
-    pub(super) fn take_spare(&mut self, origin: &Origin, job: JobId) -> Key {
+    /// A worker for an order. Where a cgroup is to refuse it devices, and the spare ones are in none that could, it is a new one.
+    pub(super) fn take_spare(&mut self, origin: &Origin, job: JobId, is_fenced: bool) -> Key {
         let template = self.ensure_template(origin, Some(job));
+        let fences_all = self.plan.isolation.fences_all();
+        if is_fenced && !fences_all {
+            let key = self.fork(template, true);
+            self.workers.get_mut(&key).expect("it was just made").duty = Duty::Ending;
+            return key;
+        }
         self.note_taken(template);
         // One that has its process already, where there is one.
         let first = self.spares_of(template).min_by_key(|(key, worker)| (worker.pid.is_none(), *key));
         let first = first.map(|(key, _)| key);
-        let key = first.unwrap_or_else(|| self.fork(template));
+        let key = first.unwrap_or_else(|| self.fork(template, fences_all));
         self.workers.get_mut(&key).expect("it was just found or made").duty = Duty::Ending;
         self.ensure_template(origin, Some(job));
         key

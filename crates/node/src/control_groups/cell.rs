@@ -95,7 +95,7 @@ impl Cell {
         self.directories().first().map_or_else(PathBuf::new, |directory| directory.join("pids.max"))
     }
 
-    fn directories(&self) -> Vec<&Path> {
+    pub(super) fn directories(&self) -> Vec<&Path> {
         self.groups().map(|(_, directory)| directory.as_path()).collect()
     }
 

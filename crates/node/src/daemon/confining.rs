@@ -4,18 +4,40 @@ use super::Daemon;
 use crate::control_groups::Killed;
 use crate::fences::Doors;
 use oxiray_machine::{Confinement, DeviceFence, Key};
+use oxiray_wire::Message;
+use oxiray_wire::message::Fence;
 
 impl Daemon {
     /// The files by which a worker that is to be forked enters its groups.
-    pub(super) fn doors_of_new(&mut self, key: Key) -> Doors {
+    pub(super) fn doors_of_new(&mut self, key: Key, is_fenced: bool) -> Doors {
         let groups = self.workers.control_groups.take(key).unwrap_or_else(|error| {
             self.log.line(&format!("worker {key} has no limits: its control group cannot be made: {error}"));
             Vec::new()
         });
-        self.workers.fences.take(key, groups, &self.workers.control_groups).unwrap_or_else(|error| {
+        let taken = self.workers.fences.take((key, is_fenced), groups, &self.workers.control_groups);
+        for line in self.workers.fences.take_swept() {
+            self.log.line(&line);
+        }
+        taken.unwrap_or_else(|error| {
             self.log.line(&format!("worker {key} cannot be kept from devices: {error}"));
             Doors::default()
         })
+    }
+
+    /// Tells a worker what it is, with the ruleset that it is to hold itself to where its devices are fenced by one. FENCES-1:
+    /// nothing where its fence could not be made.
+    pub(super) fn assign(&mut self, worker: Key, assign: &Message, fence: Option<&Fence>) {
+        if self.workers.fences.has_failed(worker) {
+            return;
+        }
+        let paths = fence.map(|fence| fence.paths.as_slice()).filter(|paths| !paths.is_empty());
+        match paths.map(|paths| self.workers.rulesets.of(paths)).transpose() {
+            Ok(ruleset) => self.queue(worker, assign, ruleset.into_iter().collect()),
+            Err(error) => {
+                self.log.line(&format!("worker {worker} cannot be kept from devices, and is ended: {error}"));
+                self.core.kill_worker(worker);
+            }
+        }
     }
 
     /// FENCES-1.
@@ -58,6 +80,12 @@ impl Daemon {
         self.workers.control_groups.look_again();
         self.workers.fences.look_again();
         self.processes_met_limits(true);
+    }
+
+    /// Tells the core who is in the group of a worker that is gone.
+    pub(super) fn look_at_group(&mut self, worker: Key) {
+        let left = self.workers.left_in_groups(worker);
+        self.core.group_has(worker, left);
     }
 
     /// Tells the core of workers whose forks fail: of those that the kernel told of, or of all.

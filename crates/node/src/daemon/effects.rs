@@ -41,8 +41,10 @@ impl Daemon {
 
     fn carry_out_one(&mut self, effect: Effect) {
         match effect {
-            // FENCES-1.
-            Effect::Send { to, message: Message::Assign(_) } if self.workers.fences.has_failed(to) => {}
+            Effect::Send { to, message: Message::Assign(assign) } => {
+                let fence = assign.fence.clone();
+                self.assign(to, &Message::Assign(assign), fence.as_ref());
+            }
             Effect::Send { to, message } => self.queue(to, &message, Vec::new()),
             Effect::Join { client, placed, worker, peer } => self.join(client, &placed, worker, peer),
             Effect::StartTemplate { template, origin } => self.start_template(template, &origin),
@@ -51,7 +53,7 @@ impl Daemon {
                 self.start_preparation(number, Wanted { interpreter, specification, cached });
             }
             Effect::EndPreparation { number } => self.end_preparation(number),
-            Effect::Fork { worker, template } => self.fork_worker(worker, template),
+            Effect::Fork { worker, template, is_fenced } => self.fork_worker(worker, template, is_fenced),
             Effect::Kill { worker } => self.kill_worker(worker),
             Effect::KillMember { member } => self.kill_member(member),
             Effect::Confine(told) => self.confine(told),
@@ -65,6 +67,7 @@ impl Daemon {
             Effect::LeaveStore { client } => self.objects.client_gone(client),
             Effect::Write(changes) => self.write_rows(changes),
             Effect::AskDevice(question) => self.devices.ask(question),
+            Effect::LookAtGroup { worker } => self.look_at_group(worker),
             Effect::MeasureDevices => self.devices.measure(),
             Effect::LookAtOpenNodes { workers } => self.devices.look_at_open_nodes(workers),
             Effect::CheckDevice { device } => self.check_device(device),

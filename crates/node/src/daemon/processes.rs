@@ -40,21 +40,21 @@ impl Daemon {
         }
     }
 
-    pub(super) fn fork_worker(&mut self, key: Key, template: TemplateKey) {
+    pub(super) fn fork_worker(&mut self, key: Key, template: TemplateKey, is_fenced: bool) {
         if let Err(why) = self.children.templates.runs(template) {
             let unknown = "could not be started: its interpreter does not run; daemon.log tells more";
             return self.core.worker_gone(key, why.unwrap_or(unknown));
         }
-        if let Err(error) = self.order_fork(key, template) {
+        if let Err(error) = self.order_fork(key, template, is_fenced) {
             let error = in_words(&error);
             self.log.line(&format!("worker {key} cannot be forked: {error}"));
             self.core.worker_gone(key, &format!("could not be started: {error}"));
         }
     }
 
-    fn order_fork(&mut self, key: Key, template: TemplateKey) -> io::Result<()> {
+    fn order_fork(&mut self, key: Key, template: TemplateKey, is_fenced: bool) -> io::Result<()> {
         let (control, far) = Connection::pair()?;
-        let doors = self.doors_of_new(key);
+        let doors = self.doors_of_new(key, is_fenced);
         let (output, output_far) = reading_pipe()?;
         let (errors, errors_far) = reading_pipe()?;
         self.workers.add(key, template, output, errors);
@@ -171,6 +171,9 @@ impl Daemon {
         self.remove_stream(key);
         self.streams.turns.forget(Token::Output(key));
         self.streams.turns.forget(Token::Errors(key));
+        if self.core.holds_devices(key) {
+            self.look_at_group(key);
+        }
         self.workers.remove(&self.poller, key);
         self.core.worker_gone(key, &text);
     }

@@ -63,8 +63,8 @@ pub struct Fence {
     /// The devices by number: a descriptor of one that the worker has inherited is closed.
     #[field(1)]
     pub denied: Vec<DeviceNumber>,
-    /// The paths of their nodes, where the worker is to refuse them to itself by a ruleset of Landlock; empty where its
-    /// cgroup does.
+    /// The paths of their nodes, where the worker is to hold itself to a ruleset of Landlock that refuses them, whose descriptor
+    /// comes with the message; empty where its cgroup refuses them.
     #[field(2)]
     pub paths: Vec<String>,
 }

@@ -183,6 +183,48 @@ fn devices_of_a_tree_that_does_not_die_are_out_of_service_until_it_does() {
 }
 
 #[test]
+fn devices_of_a_worker_are_kept_while_somebody_is_in_its_control_group() {
+    let mut world = World::new(2, 1);
+    let driver = world.driver();
+    world.say(driver, request(1, &[CPU, GPU]));
+    let (_, worker) = world.granted(driver, 1);
+    world.say(driver, request(2, &[GPU]));
+    world.in_groups.insert(worker, vec![4711, 4712]);
+    world.bury(worker, "killed by signal 9 (SIGKILL)");
+    world.pass(Duration::from_secs(30));
+    assert_eq!((world.total("GPU"), world.free("CPU")), (0, 10_000), "OCCUPIED-1: all of the grant is kept");
+    let reason = &world.out_of_service()[0];
+    assert!(reason.contains("processes 4711, 4712 are still in the control group of worker process"), "{reason}");
+    world.in_groups.insert(worker, vec![4712]);
+    world.pass(Duration::from_secs(2));
+    let reasons = world.out_of_service();
+    assert!(reasons.len() == 1 && reasons[0].contains("process 4712 is still"), "{reasons:?}");
+    assert_eq!(world.grants_of(driver).len(), 1);
+    world.in_groups.remove(&worker);
+    world.pass(Duration::from_secs(2));
+    world.granted(driver, 2);
+    assert!(world.out_of_service().is_empty());
+    assert_eq!(world.free("CPU"), 20_000);
+}
+
+#[test]
+fn a_device_is_asked_about_when_its_workers_group_is_empty() {
+    let mut world = World::new(1, 1);
+    let driver = world.driver();
+    world.residue = Some(Residue::Held);
+    world.say(driver, request(1, &[GPU]));
+    let (_, worker) = world.granted(driver, 1);
+    world.in_groups.insert(worker, vec![4711]);
+    world.bury(worker, "killed by signal 9 (SIGKILL)");
+    world.pass(Duration::from_secs(5));
+    world.in_groups.remove(&worker);
+    world.pass(Duration::from_secs(2));
+    assert!(world.out_of_service().is_empty(), "it may still forget");
+    world.pass(Duration::from_secs(10));
+    assert!(world.out_of_service()[0].contains("still holds memory"), "{:?}", world.out_of_service());
+}
+
+#[test]
 fn what_the_dead_held_is_nobodys_until_its_devices_are_answered_for() {
     let mut world = World::new(2, 2);
     let driver = world.driver();

@@ -23,6 +23,8 @@ pub(super) struct World {
     pub(super) residue: Option<Residue>,
     /// The processes whose open nodes were to be looked at, each time.
     pub(super) looked_at: Vec<Vec<u32>>,
+    /// Who is in the control groups of workers that are gone.
+    pub(super) in_groups: BTreeMap<Key, Vec<u32>>,
     /// What was asked, and not answered.
     pub(super) questions: Vec<DeviceQuestion>,
     now: Instant,
@@ -123,6 +125,7 @@ impl World {
             core: begin(plan, "/session".into(), "127.0.0.1:1".into(), monitored, now),
             residue: Some(Residue::Unknown),
             looked_at: Vec::new(),
+            in_groups: BTreeMap::new(),
             questions: Vec::new(),
             now,
             sent: Vec::new(),
@@ -295,6 +298,10 @@ impl World {
             }
             Effect::AskDevice(question) => self.questions.push(question),
             Effect::LookAtOpenNodes { workers } => self.looked_at.push(workers),
+            Effect::LookAtGroup { worker } => {
+                let pids = self.in_groups.get(&worker).cloned().unwrap_or_default();
+                self.core.group_has(worker, pids);
+            }
             Effect::Copy { .. }
             | Effect::Fence(_)
             | Effect::MeasureDevices
@@ -312,6 +319,9 @@ impl World {
         self.running.remove(&worker);
         self.killed.remove(&worker);
         self.dismissed.remove(&worker);
+        if let Some(pids) = self.in_groups.get(&worker) {
+            self.core.group_has(worker, pids.clone());
+        }
         self.core.worker_gone(worker, text);
         self.settle();
     }
