@@ -21,6 +21,7 @@ import pytest
 import ray
 from fenced import HELD, NOBODY, NUMBERS, fences, held, recorded
 from ray.cluster_utils import Cluster
+from watching import wait_until
 
 #: What a process may try in order to open a node.
 WAYS = ["by its name", "by a symbolic link", "by a node of its number", "by /proc/self/fd", "after setsid", "a child of a child"]
@@ -150,6 +151,75 @@ def test_cgroup_a_placement_group_shares_its_devices(machine: Callable[..., Path
     for found in ray.get([run.remote(str(host), str(tmp_path)) for run in runs]):
         assert {outcome for way in found["tried"] for outcome in way.values()} == {"ok"}
         assert found["visible"] == str(found["ids"][0]), "the realm is all devices of the machine"
+
+
+@pytest.fixture
+def frozen() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that is not killed until it is thawed: `cgroup.procs` of a frozen group."""
+    freezer = Path(f"/sys/fs/cgroup/freezer/oxiray-test-{os.getpid()}")
+    try:
+        freezer.mkdir()
+    except OSError as error:
+        pytest.skip(f"no process can be frozen here (cgroup v1 freezer): {error}")
+    process = subprocess.Popen(["sleep", "600"])
+    (freezer / "cgroup.procs").write_text(str(process.pid))
+    (freezer / "freezer.state").write_text("FROZEN")
+    yield process
+    (freezer / "freezer.state").write_text("THAWED")
+    process.kill()
+    process.wait()
+    freezer.rmdir()
+
+
+def quarantined(address: str) -> list[str]:
+    """Why devices are out of service, as `oxiray status` says."""
+    from oxiray import _cli
+
+    command = [_cli.native_binary(), "status", "--json", "--address", address]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True)
+    return [device["reason"] for device in json.loads(printed.stdout)["devices"] if device["reason"]]
+
+
+def test_cgroup_with_somebody_in_it_keeps_the_device_back(
+    tmp_path: Path, frozen: subprocess.Popen[bytes]
+) -> None:
+    if mechanism() != "cgroup":
+        pytest.skip(f"no program of a cgroup v2 refuses nodes here: {fences()}")
+    host = recorded(tmp_path)
+    ray.shutdown()
+    head = {"num_cpus": 2, "num_gpus": 1, "device_isolation": "fence", "env_vars": {"OXIRAY_HOST_ROOT": str(host)}}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    ray.init(address=cluster.address)
+
+    @ray.remote(num_gpus=1)
+    def own_group() -> str:
+        found = next(line for line in open("/proc/self/cgroup") if line.startswith("0::"))
+        mounts = [line.split(" - ") for line in open("/proc/self/mountinfo")]
+        place = next(before.split()[4] for before, after in mounts if after.startswith("cgroup2 "))
+        return place + found.strip().removeprefix("0::")
+
+    @ray.remote(num_gpus=1)
+    class Holder:
+        def group(self) -> str:
+            return own_group._function()
+
+    try:
+        holder = Holder.remote()
+        group = Path(ray.get(holder.group.remote()))
+        (group / "cgroup.procs").write_text(str(frozen.pid))
+        waiting = own_group.remote()
+        ray.kill(holder)
+        wait_until(lambda: quarantined(cluster.address))
+        (reason,) = quarantined(cluster.address)
+        assert f"process {frozen.pid} is still in the control group of worker process" in reason
+        assert ray.wait([waiting], timeout=0.5)[0] == [], "it is handed to nobody"
+        Path(f"/sys/fs/cgroup/freezer/oxiray-test-{os.getpid()}/freezer.state").write_text("THAWED")
+        assert frozen.wait(timeout=20) != 0, "who is in such a group is killed"
+        assert Path(ray.get(waiting, timeout=20)) != group
+        assert quarantined(cluster.address) == []
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
 
 
 def test_tiers_are_what_is_in_force(tmp_path: Path) -> None:
