@@ -6,6 +6,7 @@
 #   compatibility  tests/compatibility on Oxiray and on Ray 2.60; writes docs/compatibility.md
 #   third-parties  the test suites of libraries written for Ray, on Oxiray and on Ray 2.60; writes docs/third-parties.md
 #   ecosystem  libraries written for Ray (Modin, joblib, ...) on Oxiray, Modin with a file of 1 GB
+#   library-names  which names of Ray its libraries need and nothing here has, of RAY_VERSION; nothing of Ray runs
 #   bench-scheduler  a million requests on up to 10,000 machines, in one process, and one plan of the autoscaler; writes benches/SCHEDULER.md and GROWTH.md
 #   bench-scale  a real head with up to 1,000 members that one program plays over TLS; writes benches/SCALE.md
 #   bench-preload  a GPU task in a fresh worker that has PyTorch already, beside one that imports it
@@ -29,7 +30,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := demo
-.PHONY: demo test ready-to-test compatibility bench bench-scheduler bench-scale bench-preload bench-train bench-operator test-outage ecosystem third-parties soak chaos hogs simulate fuzz memory lint wheel cuda-example clean venv network-tools etcd
+.PHONY: demo test ready-to-test compatibility bench bench-scheduler bench-scale bench-preload bench-train bench-operator test-outage ecosystem third-parties library-names soak chaos hogs simulate fuzz memory lint wheel cuda-example clean venv network-tools etcd
 
 # In a container everybody is root, and pip's advice on that helps nobody.
 export PIP_ROOT_USER_ACTION := ignore
@@ -106,6 +107,9 @@ ecosystem: $(BUILD)/ecosystem/installed
 third-parties: venv
 	$(VENV)/bin/python scripts/third-parties
 
+library-names: venv
+	$(VENV)/bin/python scripts/library-names --ray $(RAY_VERSION)
+
 soak: venv
 	$(VENV)/bin/python tests/soak/soak.py --tasks 20000
 	$(VENV)/bin/python tests/soak/devices.py --tasks 20000
@@ -174,8 +178,11 @@ $(BUILD)/kubernetes/made: $(VENV)/made scripts/kubernetes-tools tests/kubernetes
 	$(VENV)/bin/python scripts/kubernetes-tools $(@D)
 	@touch $@
 
-$(BUILD)/wheel-made: $(BUILD)/venv/made $(NATIVE) $(FRONT_SOURCES)
+# The alias travels within the wheel, for `oxiray ray install`.
+$(BUILD)/wheel-made: $(BUILD)/venv/made $(NATIVE) $(FRONT_SOURCES) $(BUILD)/alias-made
 	rm -f dist/oxiray-*.whl
+	rm -f $(dir $(NATIVE))*.whl
+	cp $(BUILD)/alias/*.whl $(dir $(NATIVE))
 	$(BUILD)/venv/bin/maturin build --quiet --release --locked --out dist --interpreter $(BUILD)/venv/bin/python
 	@touch $@
 

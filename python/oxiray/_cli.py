@@ -23,6 +23,7 @@ PYTHON_COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
             *("--node-id", "--node-ip", "--pid", "--tail"),
         ),
     ),
+    "ray": ("oxiray._libraries.command:main", ("--as", "--from", "--output", "--untested")),
     "stack": ("oxiray._commands:stack", ("--address",)),
     "timeline": ("oxiray._commands:timeline", ("--address", "--filename")),
 }

@@ -220,7 +220,7 @@ class _Setup:
         # Oxiray and what it needs, and none of the driver's other packages, which may be for another version of Python.
         front = made / "oxiray-front"
         front.mkdir()
-        for name in ("oxiray", "cloudpickle", "ray", "oxiray_ray_alias"):
+        for name in ("oxiray", "cloudpickle", "ray", "oxiray_ray_alias", "oxiray_libraries"):
             found = importlib.util.find_spec(name)
             if found is not None and found.origin is not None:
                 (front / name).symlink_to(Path(found.origin).parent)

@@ -88,6 +88,12 @@ def attributes(module: str) -> Callable[[str], Any]:
             submodule = f"{module}.{name}"
             if importlib.util.find_spec(submodule) is not None:
                 return importlib.import_module(submodule)
+        if not name.startswith("__"):
+            from oxiray._libraries import loading
+
+            found = loading.lent(module, name)
+            if found is not None:
+                return found
         raise missing_attribute(module, name, sys._getframe(1))
 
     return find

@@ -63,7 +63,7 @@ def test_a_program_that_will_not(tmp_path: Path) -> None:
     assert {"ray.tune", "ray.util.pdb", "ray.util.no_such_name"} <= missing
     assert by_name["ray.init(include_dashboard=)"]["status"] == "partial"
     assert by_name["ray.init"]["status"] == "there"
-    assert "optuna" in by_name["ray.tune"]["advice"]
+    assert "oxiray ray install" in by_name["ray.tune"]["advice"]
     assert "check the spelling" in by_name["ray.util.no_such_name"]["advice"]
     assert "ray.data.range" in missing
     assert by_name["ray.data.range"]["uses"] == {str(program): [6, 7]}

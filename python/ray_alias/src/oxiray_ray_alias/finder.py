@@ -5,6 +5,7 @@ Invariants:
    name they were imported by, and pickles name them by `oxiray`.
 2. This finder answers for every name under `ray`; nothing else may, since the
    search paths of those modules lead into `oxiray` and would load them twice.
+   Modules of Ray's libraries, where they are installed, have their names in Ray.
 3. Asking whether a module exists (`importlib.util.find_spec`) never raises.
 """
 
@@ -18,6 +19,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 from oxiray import _missing
+from oxiray._libraries import loading
 
 #: Modules under `ray` whose submodules are not under `oxiray` but have an equal elsewhere.
 _ELSEWHERE = {"cloudpickle": "cloudpickle"}
@@ -52,6 +54,8 @@ class AliasFinder:
         root, _, name = fullname.partition(".")
         if root != "ray" or not name:
             return None
+        if (library := loading.spec_of(name)) is not None:
+            return library
         real = target_of(name)
         if real is not None:
             return ModuleSpec(fullname, _AliasLoader(real), origin=real)

@@ -19,9 +19,10 @@ def find_ray(package_directory: str | Path) -> Path | None:
     package = Path(package_directory)
     for folder, patterns in ((package, _RAY_FILES), (package.parent, _RAY_RECORDS)):
         for pattern in patterns:
-            found = next(iter(sorted(folder.glob(pattern))), None)
-            if found is not None:
-                return found
+            for found in sorted(folder.glob(pattern)):
+                # The distribution `ray` that `oxiray ray install` makes.
+                if "+oxiray" not in found.name:
+                    return found
     return None
 
 
@@ -31,6 +32,6 @@ def refuse_beside_ray(package_directory: str | Path) -> None:
     if found is not None:
         raise ImportError(
             f"Ray itself is installed in the place where Oxiray's `ray` alias lies (found {found}), so `import ray` "
-            "would mix the two. To run on Oxiray: `pip uninstall ray oxiray-ray-alias`, then install the alias again from "
-            "where it came from, and what requires `ray` with --no-deps. To run on Ray: uninstall both and install ray alone."
+            "would mix the two. To run on Oxiray: `pip uninstall ray oxiray-ray-alias`, then `oxiray ray install`, "
+            "which satisfies what requires `ray` too. To run on Ray: uninstall both and install ray alone."
         )

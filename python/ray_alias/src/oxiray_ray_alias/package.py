@@ -36,8 +36,11 @@ def find(name: str) -> Any:
     """
     import oxiray
     from oxiray import _missing
+    from oxiray._libraries import loading
     from oxiray_ray_alias import finder
 
+    if not name.startswith("_") and loading.serves(name):
+        return importlib.import_module(f"ray.{name}")
     if not name.startswith("__"):
         found = getattr(oxiray, name, None)
         is_submodule = isinstance(found, ModuleType) and found.__name__ == f"oxiray.{name}"

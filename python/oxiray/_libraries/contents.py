@@ -1,0 +1,147 @@
+"""Which files of the official wheel are taken for which library: the allow-list.
+
+Purpose: one table for whoever packs the files, loads them, or looks for names that they lack. A module is written without
+`ray.`; one that stands here brings all that is below it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from pathlib import Path
+
+#: What every library leans on. Pure Python, and no part of a daemon.
+_COMMON = (
+    "_common",
+    "_private.accelerators",
+    "_private.dict",
+    "_private.ray_constants",
+    "_private.thirdparty",
+    "air",
+    "core.generated",
+    "util.rpdb",
+    "widgets",
+)
+#: Parts of Ray Train that the libraries lean on; the trainers stay Oxiray's.
+_OF_TRAIN = (
+    "train._internal",
+    "train.base_trainer",
+    "train.constants",
+    "train.context",
+    "train.error",
+    "train.trainer",
+    "train.utils",
+    "train.v2._internal.constants",
+)
+#: What Ray Serve leans on besides.
+_OF_SERVE = (
+    "_private.authentication",
+    "_private.grpc_utils",
+    "_private.label_utils",
+    "_private.ray_logging",
+    "_private.utils",
+    "autoscaler._private.cli_logger",
+    "dashboard.modules.metrics.dashboards",
+    "util.common",
+    "util.serialization_addons",
+    "util.tpu",
+    "util.tracing",
+)
+
+#: Library -> the modules that it consists of, and the other libraries without which it does not import.
+LIBRARIES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "dask": ((), ()),
+    "data": (("_private.event", "data"), ()),
+    "rllib": (("rllib",), ("tune", "data")),
+    "serve": (("serve", *_OF_SERVE), ()),
+    "train": (_OF_TRAIN, ()),
+    "tune": (("tune",), ("train",)),
+}
+
+#: Within what was taken: programs and tests that come with a library, and what reports to Ray's makers.
+LEFT_OUT = (
+    "_common.observability",
+    "_common.test_utils",
+    "_common.usage",
+    "data.llm",
+    "air.examples",
+    "rllib.benchmarks",
+    "rllib.conftest",
+    "rllib.tuned_examples",
+    "serve.llm",
+    "tune.examples",
+    "tune.utils.mock",
+    "tune.utils.release_test_util",
+)
+_LEFT_OUT_FOLDERS = ("tests", "benchmarks")
+
+#: Modules of Oxiray's that only refuse or answer "no": the wheel's go before them where they are installed.
+REPLACING = ("data", "train._internal")
+#: Modules of both: what Oxiray's lacks is looked up in the wheel's module of the same name, which is loaded apart.
+COMPLETED = (
+    "_common.constants",
+    "_common.network_utils",
+    "_common.ray_constants",
+    "_common.ray_option_utils",
+    "_common.signature",
+    "_common.utils",
+    "_private.inspect_util",
+    "_private.ray_constants",
+    "_private.utils",
+    "train.constants",
+    "train.v2._internal.constants",
+)
+#: Extensions of files that are taken: modules, and the templates that they fill in.
+_EXTENSIONS = (".py", ".j2", ".json", ".tmpl")
+
+
+def closed(libraries: Iterable[str]) -> tuple[str, ...]:
+    """The libraries with those that they need, in alphabetical order. Raises `ValueError` for an unknown one."""
+    found: set[str] = set()
+    waiting = list(libraries)
+    while waiting:
+        name = waiting.pop()
+        if name not in LIBRARIES:
+            raise ValueError(f"{name!r} is no library of Ray's that Oxiray can take over: there are {', '.join(sorted(LIBRARIES))}")
+        if name not in found:
+            found.add(name)
+            waiting.extend(LIBRARIES[name][1])
+    return tuple(sorted(found))
+
+
+def prefixes(libraries: Iterable[str]) -> tuple[str, ...]:
+    """The modules, each with all below it, that these libraries consist of; none where no library needs a file."""
+    own = [prefix for name in closed(libraries) for prefix in LIBRARIES[name][0]]
+    return tuple(sorted({*own, *_COMMON})) if own else ()
+
+
+def module_of(path: str) -> str:
+    """The module that a file of the wheel is, without `ray.`: `ray/data/__init__.py` is `data`; of other files, the folder's."""
+    folder, _, name = path.removeprefix("ray/").rpartition("/")
+    stem, _, extension = name.rpartition(".")
+    parts = folder.split("/") if folder else []
+    return ".".join(parts if stem == "__init__" or extension != "py" else [*parts, stem])
+
+
+def is_below(module: str, prefixes: Iterable[str]) -> bool:
+    """Whether a module is one of these, or below one."""
+    return any(module == prefix or module.startswith(f"{prefix}.") for prefix in prefixes)
+
+
+@functools.cache
+def is_own(module: str) -> bool:
+    """Whether Oxiray has a module of this name, which goes before the wheel's."""
+    here = Path(__file__).parent.parent.joinpath(*module.split("."))
+    return not is_below(module, REPLACING) and (here.with_suffix(".py").is_file() or (here / "__init__.py").is_file())
+
+
+def is_taken(path: str, taken: Iterable[str]) -> bool:
+    """Whether a file of the official wheel belongs to these modules."""
+    if not path.startswith("ray/") or not path.endswith(_EXTENSIONS):
+        return False
+    module = module_of(path)
+    if is_below(module, LEFT_OUT) or set(module.split(".")) & set(_LEFT_OUT_FOLDERS):
+        return False
+    is_parent = path.endswith("__init__.py") and any(one.startswith(f"{module}.") for one in taken)
+    is_loaded = not path.endswith(".py") or module in COMPLETED or not is_own(module)
+    return is_loaded and (is_parent or is_below(module, taken))
