@@ -21,6 +21,7 @@
 #   test-outage  an autoscaled cluster on Kubernetes while the API is away for a minute
 #   lint   formatting, clippy, and the types of the Python front
 #   wheel  dist/oxiray-*.whl
+#   docs   the documentation as a site, into .build/site
 #   cuda-example  dist/cuda-example, the Rust program that scripts/gpu-acceptance runs on a real GPU; CUDA is not needed to build it
 #   clean  removes everything the other targets made
 #
@@ -30,7 +31,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := demo
-.PHONY: demo test ready-to-test compatibility bench bench-scheduler bench-scale bench-preload bench-train bench-operator test-outage ecosystem third-parties library-names soak chaos hogs simulate fuzz memory lint wheel cuda-example clean venv network-tools etcd
+.PHONY: demo test ready-to-test compatibility bench bench-scheduler bench-scale bench-preload bench-train bench-operator test-outage ecosystem third-parties library-names soak chaos hogs simulate fuzz memory lint wheel docs cuda-example clean venv network-tools etcd
 
 # In a container everybody is root, and pip's advice on that helps nobody.
 export PIP_ROOT_USER_ACTION := ignore
@@ -59,7 +60,7 @@ test: network-tools etcd $(VENV)/made
 	@$(VENV)/bin/python scripts/run-tests $(if $(AGAIN),--again)
 
 # What tests need. Cargo and pip work side by side: the one computes, the other mostly waits for the network.
-ready-to-test: venv $(BUILD)/operator-made $(BUILD)/fuzz-made $(BUILD)/kubernetes/made $(BUILD)/ecosystem/installed $(BUILD)/train/installed
+ready-to-test: venv $(BUILD)/operator-made $(BUILD)/fuzz-made $(BUILD)/kubernetes/made $(BUILD)/docs/made $(BUILD)/ecosystem/installed $(BUILD)/train/installed
 
 # Tests of several hosts make network namespaces, for which they need `ip` and root.
 network-tools:
@@ -131,6 +132,10 @@ memory: venv
 	$(VENV)/bin/python tests/soak/memory.py
 
 wheel: $(BUILD)/wheel-made
+
+docs: venv $(BUILD)/docs/made
+	NO_MKDOCS_2_WARNING=1 $(BUILD)/docs/bin/mkdocs build --strict --quiet
+	@echo "The site is in $(BUILD)/site: open $(BUILD)/site/index.html, or serve it with \`python3 -m http.server --directory $(BUILD)/site\`."
 
 cuda-example:
 	cargo build --release --locked -p oxiray --features cuda --example cuda
@@ -206,6 +211,12 @@ endef
 
 $(VENV)/installed: $(VENV)/made $(BUILD)/wheel-made $(BUILD)/alias-made
 	$(install)
+
+# What the documentation is made into a site with.
+$(BUILD)/docs/made: scripts/make-venv docs/requirements.txt
+	scripts/make-venv $(PYTHON) $(BUILD)/docs
+	$(BUILD)/docs/bin/pip install --quiet -r docs/requirements.txt
+	@touch $@
 
 # Libraries that are written for Ray, as PyPI has them; no Ray.
 $(BUILD)/ecosystem/made: scripts/make-venv tests/ecosystem/requirements.txt

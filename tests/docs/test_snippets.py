@@ -1,0 +1,171 @@
+"""Every block of code in the guides: Python is run, and shell commands are compared with the program's own help."""
+
+from __future__ import annotations
+
+import functools
+import re
+import shlex
+from pathlib import Path
+
+import commands
+import pytest
+import snippets
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DOCS = ROOT / "docs"
+PAGES = [
+    ROOT / "README.md",
+    *(DOCS / name for name in ("index.md", "install.md", "first-steps.md", "coming-from-ray.md", "troubleshooting.md")),
+    *sorted((DOCS / "guides").glob("*.md")),
+]
+WITH_PYTHON = [page for page in PAGES if any(block.language == "python" for block in snippets.blocks(page.read_text()))]
+#: Programs of others, whose options are their own.
+OTHERS = {"cd", "docker", "helm", "kubectl", "pip", "python", "scp", "uv"}
+INLINE = re.compile(r"`(oxiray [^`\n]+)`")
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", WITH_PYTHON, ids=name)
+def test_python_prints_what_the_page_says(page: Path, tmp_path: Path) -> None:
+    found = snippets.failures(page.read_text(), tmp_path)
+    assert not found, "\n\n".join(found)
+
+
+def test_each_guide_has_code_that_is_compared() -> None:
+    guides = [page for page in PAGES if page.parent.name == "guides"]
+    assert guides
+    assert [name(page) for page in guides if not any(block.expected for block in snippets.blocks(page.read_text()))] == []
+
+
+@functools.cache
+def help_of(words: tuple[str, ...]) -> str:
+    return commands.run(*words, "--help")
+
+
+def names_within(words: tuple[str, ...]) -> set[str]:
+    """The commands that the help of a command lists."""
+    listed = re.search(r"^Commands:\n((?:  .*\n|\n)+)", help_of(words), re.MULTILINE)
+    return set(re.findall(r"^  ([a-z][\w-]*)", listed.group(1), re.MULTILINE)) if listed else set()
+
+
+def commands_of_python() -> set[str]:
+    from oxiray._cli import PYTHON_COMMANDS
+
+    return set(PYTHON_COMMANDS)
+
+
+def wrong(line: str) -> str | None:
+    """What is not known of a command line; None where all is."""
+    line = re.sub(r"^(\w+=\S+ )+", "", line)
+    words = shlex.split(line, comments=True)
+    program = words[0]
+    if program == "ssh":
+        return wrong(shlex.join(words[2:]))
+    if program == "make":
+        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        return None if words[1] in targets else f"make has no target {words[1]}"
+    if program == "oxiray":
+        return wrong_option(words[1:])
+    return None if program in OTHERS | {"chmod"} else f"{program} is no known program"
+
+
+def wrong_option(words: list[str]) -> str | None:
+    own = words[: words.index("--")] if "--" in words else words
+    options = [word.partition("=")[0] for word in own if word.startswith("-") and word != "-"]
+    if own[:1] == options[:1]:
+        command: tuple[str, ...] = ()
+    elif own[0] not in names_within(()) | commands_of_python():
+        return f"oxiray has no command {own[0]}"
+    elif own[0] == "operator":
+        return None  # its options are those of a program that the wheel does not have
+    else:
+        command = (own[0],)
+        if within := names_within(command):
+            if own[1:2] and own[1] not in within:
+                return f"oxiray {own[0]} has no command {own[1]}"
+            command = tuple(own[:2])
+        elif command == ("logs",) and own[1:2] in (["actor"], ["job"], ["task"], ["worker"]):
+            command = ("logs", own[1])
+    known = set(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", help_of(command)))
+    unknown = [option for option in options if option not in known]
+    return f"oxiray {' '.join(command)} has no {unknown}" if unknown else None
+
+
+def lines_of_shell(page: Path) -> list[str]:
+    found = []
+    for block in snippets.blocks(page.read_text()):
+        joined = block.text.replace("\\\n", " ")
+        if block.language == "sh":
+            found += [line for line in joined.splitlines() if line.strip() and not line.startswith("#")]
+        elif block.language == "console":
+            found += [line.removeprefix("$ ") for line in joined.splitlines() if line.startswith("$ ")]
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_commands_and_their_options_exist(page: Path) -> None:
+    # What stands in the text names commands as well; `ID` and such stand for something.
+    text = [line for line in INLINE.findall(snippets.FENCE.sub("", page.read_text())) if not re.search(r"[…|]", line)]
+    assert [told for line in [*lines_of_shell(page), *text] if (told := wrong(line)) is not None] == []
+
+
+def test_what_does_not_exist_is_found() -> None:
+    assert wrong("oxiray start --head --port=6379") is None
+    assert wrong("oxiray begin") == "oxiray has no command begin"
+    assert wrong("oxiray start --haed") == "oxiray start has no ['--haed']"
+    assert wrong("ssh host oxiray job sumbit -- python x.py --any") == "oxiray job has no command sumbit"
+    assert wrong("A=1 make tset") == "make has no target tset"
+    assert wrong("rm -rf /") == "rm is no known program"
+
+
+def test_output_that_differs_is_found(tmp_path: Path) -> None:
+    page = "```python\nprint(1 + 1)\n```\n\n```text\n{}\n```\n\n```python\nx = 3\n```\n\nText.\n\n```text\nnot output\n```\n"
+    assert snippets.failures(page.format("2"), tmp_path) == []
+    assert snippets.failures(page.format("3"), tmp_path)[0].startswith("block 1 printed\n2\nand not\n3\n")
+    assert "ended with status 1" in snippets.failures("```python\n1 / 0\n```", tmp_path)[0]
+
+
+def test_lines_of_workers_are_looked_for_anywhere() -> None:
+    program = [snippets.Block("python", "f()", "(f pid=...) hello\n"), snippets.Block("python", "g()", None)]
+    assert snippets.compared(program, "\x1e\n(f pid=12) hello\n\x1e\n") == []
+    assert len(snippets.compared(program, "\x1e\n(f pid=12) other\n\x1e\n")) == 1
+
+
+#: A heading of troubleshooting that quotes what is printed, or names an error.
+QUOTED = re.compile(r'^### "([^\n]+?)"', re.MULTILINE)
+NAMED = re.compile(r"^### (`[^\n]+)$", re.MULTILINE)
+#: What Python or a library says, and Oxiray passes on.
+OF_OTHERS = {"ValueError: assignment destination is read-only"}
+
+
+def sources() -> str:
+    """What the product may print, without the line breaks that its sources put into texts."""
+    python = "\n".join(path.read_text() for path in (ROOT / "python" / "oxiray").rglob("*.py"))
+    rust = "\n".join(path.read_text() for path in (ROOT / "crates").glob("*/src/**/*.rs") if "tests" not in path.parts)
+    joined = re.sub(r'"\n\s*f?"', "", re.sub(r"\\\n\s*", "", f"{python}\n{rust}"))
+    return joined.replace('\\"', '"')
+
+
+def is_printed(quote: str, text: str) -> bool:
+    """Whether a text has a quote, where numbers and names that vary count as the sources' braces."""
+    parts = re.split(r"\d+|`[^`]*`", quote)
+    return all(part.strip() in text for part in parts if len(part.strip()) > 3)
+
+
+def test_troubleshooting_quotes_what_the_product_prints() -> None:
+    page = (DOCS / "troubleshooting.md").read_text()
+    text = sources()
+    quotes = [quote for heading in QUOTED.findall(page) for quote in heading.split('" or "')]
+    assert len(quotes) > 15
+    assert [quote for quote in quotes if quote not in OF_OTHERS and not is_printed(quote, text)] == []
+    assert is_printed("has waited 10 s for", text) and not is_printed("nobody ever says this sentence", text)
+
+
+def test_troubleshooting_names_errors_that_exist() -> None:
+    from oxiray import exceptions
+
+    named = re.findall(r"`(\w+)`", " ".join(NAMED.findall((DOCS / "troubleshooting.md").read_text())))
+    assert named and [error for error in named if not hasattr(exceptions, error)] == []
