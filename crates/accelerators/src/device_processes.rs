@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use oxiray_families::{Hearing, Monitor, Usage};
+use oxiray_families::{Hearing, Holders, Monitor, Usage, Watched};
 
 use crate::host::Host;
 use crate::offer::Offer;
@@ -17,8 +17,8 @@ pub struct DeviceProcesses {
     host: Host,
     resource: &'static str,
     monitor: &'static Monitor,
-    /// What the family's libraries call the device in each slot.
-    ids: Vec<String>,
+    /// The device in each slot.
+    devices: Vec<Watched>,
 }
 
 /// How much a device is used at a moment.
@@ -40,8 +40,16 @@ impl DeviceProcesses {
         let offered = offer.devices.iter().filter(|offered| offered.detected > 0);
         let watched = offered.filter_map(|offered| {
             let monitor = offered.family.monitor.as_ref().filter(|monitor| (monitor.is_available)(host))?;
-            let ids = (0..offered.count as u32).map(|slot| offered.id(slot).trim().to_owned()).collect();
-            Some(Self { host: host.clone(), resource: offered.resource(), monitor, ids })
+            let devices = (0..offered.count as u32).map(|slot| {
+                let found = offered.slots.get(slot as usize).and_then(Option::as_ref);
+                Watched {
+                    id: offered.id(slot).trim().to_owned(),
+                    pci_address: found.and_then(|device| device.pci_address.clone()),
+                    nodes: found.map(|device| device.nodes.clone()).unwrap_or_default(),
+                }
+            });
+            let devices = devices.collect();
+            Some(Self { host: host.clone(), resource: offered.resource(), monitor, devices })
         });
         watched.collect()
     }
@@ -51,22 +59,27 @@ impl DeviceProcesses {
         self.resource
     }
 
-    /// The processes that hold memory of the device in `slot`, to compute or to draw; `None` where nobody tells, or the
-    /// device exists in name only.
-    pub fn in_slot(&self, slot: u32) -> Option<Vec<u32>> {
-        (self.monitor.holders)(&self.host, self.ids.get(slot as usize)?)
+    /// Who holds the device in `slot`; `None` where nobody tells, or the device exists in name only.
+    pub fn in_slot(&self, slot: u32) -> Option<Holders> {
+        (self.monitor.holders)(&self.host, self.devices.get(slot as usize)?)
+    }
+
+    /// For how many times as long as [`DeviceProcesses::uses`] took nobody should ask it again.
+    pub fn rest(&self) -> u32 {
+        self.monitor.rest
     }
 
     /// Bytes of the device in `slot` that are in use and that no listed process has; `None` where nobody tells.
     pub fn unlisted_bytes(&self, slot: u32) -> Option<u64> {
-        (self.monitor.usage)(&self.host, self.ids.get(slot as usize)?)?.unlisted_bytes
+        let device = self.devices.get(slot as usize)?;
+        (self.monitor.usage)(&self.host, std::slice::from_ref(device)).pop()??.unlisted_bytes
     }
 
     /// How much each device is used now, by slot; those are left out of which nobody tells anything.
     pub fn uses(&self) -> Vec<DeviceUse> {
-        let told = (0..).zip(&self.ids).filter_map(|(slot, id)| {
-            let usage = (self.monitor.usage)(&self.host, id)?;
-            Some(DeviceUse { resource: self.resource, slot, id: id.clone(), usage })
+        let told = (self.monitor.usage)(&self.host, &self.devices);
+        let told = (0..).zip(self.devices.iter().zip(told)).filter_map(|(slot, (device, usage))| {
+            Some(DeviceUse { resource: self.resource, slot, id: device.id.clone(), usage: usage? })
         });
         told.collect()
     }
@@ -74,13 +87,14 @@ impl DeviceProcesses {
     /// Hears which errors the driver reports of the devices, each at its slot, until `hearing` answers `false`; returns where
     /// nothing can be heard.
     pub fn hear_errors(&self, hearing: &mut Hearing<'_>) {
-        (self.monitor.hear_errors)(&self.host, &self.ids, hearing);
+        (self.monitor.hear_errors)(&self.host, &self.devices, hearing);
     }
 }
 
 impl fmt::Debug for DeviceProcesses {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { resource, ids, .. } = self;
-        formatter.debug_struct("DeviceProcesses").field("resource", resource).field("ids", ids).finish_non_exhaustive()
+        let Self { resource, devices, .. } = self;
+        let mut debug = formatter.debug_struct("DeviceProcesses");
+        debug.field("resource", resource).field("devices", devices).finish_non_exhaustive()
     }
 }

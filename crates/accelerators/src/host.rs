@@ -10,6 +10,7 @@
 
 mod command;
 mod metadata;
+mod openers;
 mod recording;
 
 use std::fmt;
@@ -227,6 +228,11 @@ impl HostFacts for Host {
 
     fn has_live_nvml(&self) -> bool {
         self.nvml_source().is_ok()
+    }
+
+    fn openers(&self, nodes: &[DeviceNode]) -> Option<Vec<u32>> {
+        let is_recorded = matches!(self.world, World::Recorded { .. });
+        openers::of(&self.path("/proc"), nodes, is_recorded)
     }
 
     fn nvml_holders(&self, id: &str) -> Option<Vec<u32>> {

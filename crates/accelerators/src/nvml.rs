@@ -265,6 +265,7 @@ fn health_of(device: &Device<'_>) -> Health {
         recovery: number(RECOVERY_ACTION).map(Recovery::of),
         is_remap_pending: number(REMAP_PENDING).is_some_and(|pending| pending != 0),
         has_remap_failed: number(REMAP_FAILED).is_some_and(|failed| failed != 0),
+        ..Health::default()
     }
 }
 

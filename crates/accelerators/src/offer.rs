@@ -351,11 +351,19 @@ fn own_nodes(detection: &Detection) -> Vec<DeviceNode> {
 /// The device that a slot stands for: the one at its place in the list, by its number or its id, or without a list the one
 /// of its number.
 fn device_of(devices: &[Device], preset: Option<&Preset>, slot: usize) -> Option<SlotDevice> {
+    // A device of several units stands for several numbers.
+    let numbered = |number: usize| {
+        let mut below = 0;
+        devices.iter().find(|device| {
+            below += device.units.unwrap_or(1);
+            number < below
+        })
+    };
     let device = match preset {
-        None => devices.get(slot),
+        None => numbered(slot),
         Some(preset) => preset.ids.get(slot).and_then(|id| {
             let id = id.trim();
-            let by_number = || devices.get(id.parse::<usize>().ok()?);
+            let by_number = || numbered(id.parse::<usize>().ok()?);
             // The vendors' libraries take the beginning of an id for the id where only one device has it.
             let mut named =
                 devices.iter().filter(|device| device.uuid.as_deref().is_some_and(|own| own.starts_with(id)));

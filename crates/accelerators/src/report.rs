@@ -41,6 +41,8 @@ fn describe(text: &mut String, detected: &Detected) {
         .expect(EXPECT);
     writeln!(text, "  found by {how}").expect(EXPECT);
     writeln!(text, "  shown to programs by {}", family.visibility.variables.join(", ")).expect(EXPECT);
+    let health = family.monitor.as_ref().and_then(|monitor| monitor.health);
+    writeln!(text, "  health is told by {}", health.unwrap_or("nobody: it stays unknown")).expect(EXPECT);
     for device in devices {
         if let Some(line) = line(device) {
             writeln!(text, "  {line}").expect(EXPECT);

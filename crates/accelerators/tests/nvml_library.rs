@@ -24,6 +24,10 @@ fn machine_with_library(name: &str) -> Detection {
     detect(&Host::recorded(common::machine(name)).unwrap().with_nvml_library(library()))
 }
 
+fn pids(of: &DeviceProcesses, slot: u32) -> Option<Vec<u32>> {
+    of.in_slot(slot).map(|holders| holders.processes)
+}
+
 // One test, for the library's file is named by a variable of the process, which threads share.
 #[test]
 fn nvml_answers_through_its_library() {
@@ -112,7 +116,7 @@ fn instances(answers: &Path, more: &str) -> DeviceProcesses {
 
 fn instances_are_asked_about_by_themselves(answers: &Path) {
     let processes = instances(answers, "uses=MIG-a0e:31:70,32:5\nrecovery=0:1\n");
-    assert_eq!([processes.in_slot(0), processes.in_slot(1)], [Some(vec![]), Some(vec![31, 32])]);
+    assert_eq!([pids(&processes, 0), pids(&processes, 1)], [Some(vec![]), Some(vec![31, 32])]);
     let told: Vec<_> = processes.uses().into_iter().map(|told| (told.id, told.usage)).collect();
     let [(first, of_first), (second, of_second)] = &told[..] else { panic!("both are told of: {told:?}") };
     assert_eq!((first.as_str(), of_first.used_bytes), ("MIG-a0d", Some(0)));
@@ -174,19 +178,15 @@ fn who_holds_memory_is_told_by_slot(answers: &Path) {
     let third = gpu("MIG-77", "31:1", "");
     std::fs::write(answers, gpu("GPU-aa1", "11:1,12:1", "13:1") + &gpu("GPU-ab2", "", "21:1") + &third).unwrap();
     let all = processes(None, None).unwrap();
-    assert_eq!([all.in_slot(0), all.in_slot(1)], [Some(vec![11, 12, 13]), Some(vec![21])]);
+    assert_eq!([pids(&all, 0), pids(&all, 1)], [Some(vec![11, 12, 13]), Some(vec![21])]);
     let with_client = gpu("GPU-aa1", "14:1", "") + &gpu("GPU-ab2", "", "") + &third + "mps=0:15:1,16:1\n";
     std::fs::write(answers, with_client).unwrap();
-    assert_eq!(
-        [all.in_slot(0), all.in_slot(1)],
-        [Some(vec![14, 15, 16]), Some(vec![])],
-        "clients of an MPS server too"
-    );
+    assert_eq!([pids(&all, 0), pids(&all, 1)], [Some(vec![14, 15, 16]), Some(vec![])], "clients of an MPS server too");
     std::fs::write(answers, gpu("GPU-aa1", "", "") + &gpu("GPU-ab2", "22:1", "") + &third).unwrap();
-    assert_eq!([all.in_slot(0), all.in_slot(1)], [Some(vec![]), Some(vec![22])], "as things are now");
+    assert_eq!([pids(&all, 0), pids(&all, 1)], [Some(vec![]), Some(vec![22])], "as things are now");
     let restricted = processes(Some(" 1,MIG-77,GPU-aa"), None).unwrap();
     assert_eq!(
-        (0..3).map(|slot| restricted.in_slot(slot)).collect::<Vec<_>>(),
+        (0..3).map(|slot| pids(&restricted, slot)).collect::<Vec<_>>(),
         [Some(vec![22]), Some(vec![31]), Some(vec![])]
     );
 }
@@ -194,18 +194,18 @@ fn who_holds_memory_is_told_by_slot(answers: &Path) {
 fn what_the_library_does_not_tell_is_not_guessed(answers: &Path) {
     std::fs::write(answers, "NVIDIA L4|GPU-aa1||24000|0|11:1\nNVIDIA L4|GPU-ab2||24000|0|\n").unwrap();
     let named = processes(Some("GPU-a,GPU-c,7,GPU-ab2"), Some(4.0)).unwrap();
-    assert_eq!([named.in_slot(0), named.in_slot(1), named.in_slot(2)], [None, None, None], "two, none, none");
-    assert_eq!(named.in_slot(3), Some(vec![]));
+    assert_eq!([pids(&named, 0), pids(&named, 1), pids(&named, 2)], [None, None, None], "two, none, none");
+    assert_eq!(pids(&named, 3), Some(vec![]));
     let logical = processes(None, Some(8.0)).unwrap();
-    assert_eq!([logical.in_slot(0), logical.in_slot(2), logical.in_slot(8)], [Some(vec![11]), None, None]);
+    assert_eq!([pids(&logical, 0), pids(&logical, 2), pids(&logical, 8)], [Some(vec![11]), None, None]);
     std::fs::write(answers, "driver=1\n").unwrap();
-    assert_eq!(logical.in_slot(0), None, "the device is gone");
+    assert_eq!(pids(&logical, 0), None, "the device is gone");
     assert!(processes(None, Some(8.0)).is_none(), "a machine without devices");
     let recorded = Host::recorded(common::machine("nvidia-h100x8")).unwrap();
     let offered = offer(&detect(&recorded), &|_| None, &std::collections::BTreeMap::new()).unwrap();
     assert!(DeviceProcesses::of(&recorded, &offered).is_empty(), "a recording tells of the past");
     let broken = DeviceProcesses::of(&recorded.with_nvml_library("/no/such/library.so"), &offered).pop().unwrap();
-    assert_eq!(broken.in_slot(0), None);
+    assert_eq!(pids(&broken, 0), None);
 }
 
 fn how_much_devices_are_used_is_told(answers: &Path) {

@@ -118,7 +118,7 @@ fn its_monitor_tells_by_resource_and_slot() {
     let [processes] = watched.as_slice() else { panic!("{watched:?}") };
     assert_eq!(processes.resource(), "XPU");
     assert_eq!(
-        [processes.in_slot(0), processes.in_slot(1), processes.in_slot(2)],
+        [0, 1, 2].map(|slot| processes.in_slot(slot).map(|holders| holders.processes)),
         [Some(vec![4711, 4712]), Some(vec![]), None]
     );
     let uses = processes.uses();

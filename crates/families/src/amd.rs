@@ -8,11 +8,21 @@
 //! - Where the GPUs are real, the filter is `ROCR_VISIBLE_DEVICES`, with the devices' ids, and `HIP_VISIBLE_DEVICES` is
 //!   `0,1,…`, as many as there are: the second of four GPUs is `ROCR=1, HIP=0`. Writing `1` into both would hide it.
 //! - Where they exist in name only no runtime reads the variables, only programs print them: both hold the ids.
+//!
+//! # What is told while a node runs
+//!
+//! The compute driver (KFD) lists each process with the bytes that it has of each GPU and the queues that it has on it, and
+//! the graphics driver (amdgpu) how busy a GPU is, how much of its memory is taken, and the errors of each part of the
+//! hardware since it was loaded (RAS). There is no command and no library in that, only files in `/sys`.
+
+use std::collections::BTreeMap;
 
 use crate::detected::{Detected, Device, Findings};
 use crate::family::{Family, Fencing};
+use crate::health::Health;
 use crate::host::HostFacts;
 use crate::kubernetes::{KubernetesNames, PodResource};
+use crate::monitor::{Holders, Monitor, ProcessMemory, Usage, Watched};
 use crate::nodes::{existing, of_drm};
 use crate::pci::PciFunction;
 use crate::resource::GPU;
@@ -23,6 +33,9 @@ const VENDOR: u16 = 0x1002;
 const OUTER: &str = "ROCR_VISIBLE_DEVICES";
 const INNER: &str = "HIP_VISIBLE_DEVICES";
 const TOPOLOGY: &str = "/sys/class/kfd/kfd/topology/nodes";
+/// Has a folder for each process that computes.
+const PROCESSES: &str = "/sys/class/kfd/kfd/proc";
+const ON_BUS: &str = "/sys/bus/pci/devices";
 
 /// Less memory of its own has only graphics built into a processor.
 const DISCRETE_MEMORY_BYTES_MIN: u64 = 4 << 30;
@@ -55,7 +68,16 @@ pub(crate) static FAMILY: Family = Family {
     },
     detect,
     declared: None,
-    monitor: None,
+    monitor: Some(Monitor {
+        is_available: |host| host.exists(TOPOLOGY),
+        holders,
+        usage: |host, devices| devices.iter().map(|device| usage(host, device)).collect(),
+        rest: 0,
+        hear_errors: |_, _, _| (),
+        check: None,
+        health: Some("amdgpu: the errors of each part that could not be corrected (`ras/*_err_count`)"),
+        look_at: "`amd-smi`, `dmesg`",
+    }),
 };
 
 const TYPES: &[(u16, &str)] = &[
@@ -186,6 +208,7 @@ impl ComputeNode {
             pci_address: Some(self.address),
             memory_bytes: Some(self.memory_bytes).filter(|bytes| *bytes > 0),
             nodes,
+            units: None,
             instances: None,
         }
     }
@@ -226,4 +249,69 @@ fn memory_bytes(host: &dyn HostFacts, folder: &str) -> u64 {
 
 fn property(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
+}
+
+/// The processes that have memory of a GPU or a queue on it. KFD names every GPU with each process, used or not.
+fn holders(host: &dyn HostFacts, device: &Watched) -> Option<Holders> {
+    let gpus = kfd_ids(host, device.pci_address.as_deref()?);
+    if gpus.is_empty() || !host.exists(PROCESSES) {
+        return None;
+    }
+    let holds = |pid: &u32| memory_of(host, *pid, &gpus) > 0 || has_queue(host, *pid, &gpus);
+    Some(Holders::together(host.list_numbered(PROCESSES, "").into_iter().filter(holds).collect()))
+}
+
+/// The numbers under which KFD knows what is at a place on the bus: one, or one for each part of a GPU that is partitioned.
+fn kfd_ids(host: &dyn HostFacts, address: &str) -> Vec<u64> {
+    let nodes = host.list_numbered(TOPOLOGY, "").into_iter();
+    let here = nodes.filter(|number| compute_node(host, *number).is_some_and(|node| node.address == address));
+    here.filter_map(|number| host.read_number(&format!("{TOPOLOGY}/{number}/gpu_id"))).collect()
+}
+
+fn memory_of(host: &dyn HostFacts, pid: u32, gpus: &[u64]) -> u64 {
+    let of_gpu = gpus.iter().filter_map(|gpu| host.read_number(&format!("{PROCESSES}/{pid}/vram_{gpu}")));
+    of_gpu.fold(0, u64::saturating_add)
+}
+
+fn has_queue(host: &dyn HostFacts, pid: u32, gpus: &[u64]) -> bool {
+    let queues = format!("{PROCESSES}/{pid}/queues");
+    let mut on =
+        host.list(&queues).into_iter().filter_map(|queue| host.read_number(&format!("{queues}/{queue}/gpuid")));
+    on.any(|gpu| gpus.contains(&gpu))
+}
+
+fn usage(host: &dyn HostFacts, device: &Watched) -> Option<Usage> {
+    let address = device.pci_address.as_deref()?;
+    let folder = format!("{ON_BUS}/{address}");
+    let number = |name: &str| host.read_number(&format!("{folder}/{name}"));
+    let gpus = kfd_ids(host, address);
+    let processes = host.list_numbered(PROCESSES, "").into_iter().filter_map(|pid| {
+        let bytes = memory_of(host, pid, &gpus);
+        (bytes > 0).then(|| ProcessMemory { pid, bytes, ..ProcessMemory::default() })
+    });
+    let usage = Usage {
+        busy_percent: number("gpu_busy_percent").and_then(|percent| u32::try_from(percent).ok()),
+        used_bytes: number("mem_info_vram_used"),
+        total_bytes: number("mem_info_vram_total"),
+        // It was on the bus when it was found.
+        is_lost: !host.exists(&folder) && host.pci().iter().any(|function| function.address == address),
+        health: Health { uncorrected: uncorrected(host, &folder), ..Health::default() },
+        // Who draws is in no list of those who compute, and would seem to be nobody.
+        unlisted_bytes: None,
+        processes: processes.collect(),
+    };
+    (usage != Usage::default()).then_some(usage)
+}
+
+/// Of each part of the hardware that counts its errors, those that could not be corrected.
+fn uncorrected(host: &dyn HostFacts, folder: &str) -> Option<BTreeMap<String, u64>> {
+    let folder = format!("{folder}/ras");
+    let counted = host.list(&folder).into_iter().filter_map(|name| {
+        let part = name.strip_suffix("_err_count")?;
+        let text = host.read(&format!("{folder}/{name}"))?;
+        let count = text.lines().find_map(|line| line.trim().strip_prefix("ue:")?.trim().parse().ok())?;
+        Some((part.to_owned(), count))
+    });
+    let counted: BTreeMap<String, u64> = counted.collect();
+    (!counted.is_empty()).then_some(counted)
 }

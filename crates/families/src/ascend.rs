@@ -1,9 +1,11 @@
-//! Huawei Ascend, counted by its device nodes and named by `npu-smi`.
+//! Huawei Ascend, counted by its device nodes and named by `npu-smi`, which also says how they are and how much they are used.
 
 use crate::detected::{Detected, Device, Findings};
 use crate::family::{Family, Fencing};
+use crate::health::{DriverWord, Health};
 use crate::host::HostFacts;
 use crate::kubernetes::{KubernetesNames, PodResource};
+use crate::monitor::{Holders, Monitor, Usage, Watched};
 use crate::nodes::existing;
 use crate::quantity::QuantityRule;
 use crate::resource::DeviceResource;
@@ -41,7 +43,17 @@ pub(crate) static FAMILY: Family = Family {
     },
     detect,
     declared: None,
-    monitor: None,
+    monitor: Some(Monitor {
+        is_available: |_| true,
+        holders: |host, device| host.openers(&device.nodes).filter(|_| !device.nodes.is_empty()).map(Holders::together),
+        usage: usages,
+        // The command takes about a second.
+        rest: 60,
+        hear_errors: |_, _, _| (),
+        check: None,
+        health: Some("`npu-smi`"),
+        look_at: "`npu-smi`, `dmesg`",
+    }),
 };
 
 fn show(assignment: &Assignment<'_>) -> Changes {
@@ -70,7 +82,7 @@ fn detect(host: &dyn HostFacts, findings: &mut Findings) -> Option<Detected> {
     };
     let devices: Vec<Device> = (0..nodes.len())
         .map(|index| {
-            let device = told.get(index).cloned().unwrap_or_default();
+            let device = told.get(index).map(|row| row.device.clone()).unwrap_or_default();
             let numa_node = host
                 .pci()
                 .iter()
@@ -80,7 +92,7 @@ fn detect(host: &dyn HostFacts, findings: &mut Findings) -> Option<Detected> {
             Device { index, numa_node, nodes, ..device }
         })
         .collect();
-    let type_name = told.first().and_then(|device| device.name.as_deref()).map(chip_name);
+    let type_name = told.first().and_then(|row| row.device.name.as_deref()).map(chip_name);
     let how = if told.is_empty() { "`/dev/davinci*`" } else { "`/dev/davinci*` and `npu-smi`" };
     Some(Detected::of_devices(&FAMILY, devices, how)?.with_type(type_name))
 }
@@ -90,10 +102,17 @@ fn chip_name(name: &str) -> String {
     if name.starts_with("Ascend") { name.to_owned() } else { format!("Ascend{name}") }
 }
 
-/// The devices in the table of `npu-smi info`: two rows each, the first with number and name, the second with the PCI
-/// address and, last, the memory as `used / total` in MiB.
-fn parse(output: &str) -> Vec<Device> {
-    let mut devices: Vec<Device> = Vec::new();
+/// What `npu-smi info` says of a device.
+#[derive(Default)]
+struct Row {
+    device: Device,
+    usage: Usage,
+}
+
+/// The devices in the table of `npu-smi info`: two rows each, the first with number, name and condition, the second with the
+/// PCI address, how busy it is and, last, the memory as `used / total` in MiB.
+fn parse(output: &str) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
     for line in output.lines() {
         let cells: Vec<&str> = line.trim().trim_matches('|').split('|').map(str::trim).collect();
         let [first, second, last] = cells[..] else { continue };
@@ -103,16 +122,66 @@ fn parse(output: &str) -> Vec<Device> {
         }
         // The list of processes below the table has rows of other widths; a device's second row has its PCI address.
         match (words.next(), second.matches(':').count()) {
-            (Some(name), 0) => devices.push(Device { name: Some(name.to_owned()), ..Device::default() }),
+            (Some(name), 0) => rows.push(Row {
+                device: Device { name: Some(name.to_owned()), ..Device::default() },
+                usage: Usage {
+                    health: Health { condition: condition(second), ..Health::default() },
+                    ..Usage::default()
+                },
+            }),
             (_, 2) => {
-                let Some(device) = devices.last_mut() else { continue };
-                device.pci_address = Some(second.to_ascii_lowercase());
-                let total = last.rsplit('/').next().and_then(|size| size.trim().parse::<u64>().ok());
-                device.memory_bytes = total.filter(|size| *size > 0).map(|size| size << 20);
+                let Some(row) = rows.last_mut() else { continue };
+                row.device.pci_address = Some(second.to_ascii_lowercase());
+                let mut sizes = last.rsplit('/').map(|size| size.split_whitespace().next_back()?.parse::<u64>().ok());
+                let (total, used) = (sizes.next().flatten(), sizes.next().flatten());
+                row.device.memory_bytes = total.filter(|size| *size > 0).map(|size| size << 20);
+                row.usage.total_bytes = row.device.memory_bytes;
+                row.usage.used_bytes = used.filter(|_| row.device.memory_bytes.is_some()).map(|size| size << 20);
+                row.usage.busy_percent = last.split_whitespace().next().and_then(|percent| percent.parse().ok());
             }
             _ => {}
         }
     }
-    devices.retain(|device| device.pci_address.is_some());
-    devices
+    rows.retain(|row| row.device.pci_address.is_some());
+    rows
+}
+
+/// What the command calls a device's condition. With a warning it goes on.
+fn condition(word: &str) -> Option<DriverWord> {
+    match word {
+        "OK" | "Warning" => Some(DriverWord::Works),
+        "Alarm" | "Critical" => Some(DriverWord::Fails(format!("`npu-smi` calls its condition `{word}`"))),
+        _ => None,
+    }
+}
+
+fn usages(host: &dyn HostFacts, devices: &[Watched]) -> Vec<Option<Usage>> {
+    let told = host.run(PROGRAMS, &["info"]).ok().flatten().map(|output| parse(&output)).unwrap_or_default();
+    let of = |device: &Watched| {
+        let address = device.pci_address.as_ref()?;
+        told.iter().find(|row| row.device.pci_address.as_ref() == Some(address)).map(|row| row.usage.clone())
+    };
+    devices.iter().map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_says_how_a_device_is() {
+        let table = "| 0     910B4  | Critical      | 86.6        40                0    / 0     |\n\
+                     | 0            | 0000:C1:00.0  | 17          0    / 0          3391 / 32768 |\n\
+                     | 1     910B4  | UNKNOWN       | 86.6        40                0    / 0     |\n\
+                     | 0            | 0000:C2:00.0  | 0           0    / 0          0    / 0     |\n\
+                     | 0       0    | 4242          | python3     | 1024                         |\n";
+        let rows = parse(table);
+        assert_eq!(rows.len(), 2);
+        let Usage { busy_percent, used_bytes, total_bytes, ref health, .. } = rows[0].usage;
+        assert_eq!((busy_percent, used_bytes, total_bytes), (Some(17), Some(3391 << 20), Some(32 << 30)));
+        let Some(DriverWord::Fails(words)) = &health.condition else { panic!("{health:?}") };
+        assert!(words.contains("`Critical`"), "{words}");
+        assert!(!rows[1].usage.health.is_told(), "it is not called well");
+        assert_eq!([condition("OK"), condition("Warning")], [Some(DriverWord::Works), Some(DriverWord::Works)]);
+    }
 }

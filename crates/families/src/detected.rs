@@ -50,6 +50,9 @@ pub struct Device {
     pub numa_node: Option<u32>,
     /// The device nodes that are its own, or the own ones of the board that it is a part of; empty where they are not known.
     pub nodes: Vec<DeviceNode>,
+    /// How many of the family's resource it counts as, where that is not one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub units: Option<usize>,
     /// What it is cut into, where it is: it can be used in these parts only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instances: Option<Vec<MigInstance>>,

@@ -1,9 +1,14 @@
 //! Intel Gaudi, found on the PCI bus and counted by its device nodes.
+//!
+//! One process at a time can open a device to compute with it, and some generations are reset after each; the driver says so
+//! in the device's `status`, as it says whether the device works.
 
 use crate::detected::{Detected, Device, Findings};
 use crate::family::{Family, Fencing};
+use crate::health::{DriverWord, Health};
 use crate::host::HostFacts;
 use crate::kubernetes::{KubernetesNames, PodResource};
+use crate::monitor::{Holders, Monitor, Usage, Watched};
 use crate::nodes::{DeviceNode, existing};
 use crate::pci::PciFunction;
 use crate::quantity::QuantityRule;
@@ -15,6 +20,11 @@ const VENDOR: u16 = 0x1da3;
 const VARIABLE: &str = "HABANA_VISIBLE_MODULES";
 const PROGRAMS: &[&str] = &["hl-smi", "/usr/bin/hl-smi"];
 const QUERY: &[&str] = &["-Q", "index,name,uuid,bus_id,memory.total", "-f", "csv,noheader,nounits"];
+
+/// What the number of a device follows in the path of the node to compute with.
+const NODE: &str = "/dev/accel/accel";
+/// What the driver calls a device that is about to work by itself.
+const BUSY: &[&str] = &["in reset after device release", "in reset", "in device creation"];
 
 /// The first generation of Habana's chips only infers and is no Gaudi.
 const GOYA: u16 = 0x0001;
@@ -46,7 +56,16 @@ pub(crate) static FAMILY: Family = Family {
     },
     detect,
     declared: None,
-    monitor: None,
+    monitor: Some(Monitor {
+        is_available: |_| true,
+        holders,
+        usage: |host, devices| devices.iter().map(|device| usage(host, device)).collect(),
+        rest: 0,
+        hear_errors: |_, _, _| (),
+        check: None,
+        health: Some("habanalabs: the device's `status`"),
+        look_at: "`hl-smi`, `dmesg`",
+    }),
 };
 
 fn show(assignment: &Assignment<'_>) -> Changes {
@@ -108,6 +127,32 @@ fn device_nodes(host: &dyn HostFacts) -> usize {
     };
     let new = host.list_numbered("/dev/accel", "accel").iter().filter(|number| is_gaudi(number)).count();
     new.max(host.list_numbered("/dev", "hl").len())
+}
+
+/// Whoever has the node open to compute with. Those that only ask the device something have the other one open.
+fn holders(host: &dyn HostFacts, device: &Watched) -> Option<Holders> {
+    let number = device.number_after(NODE)?;
+    let computing: Vec<DeviceNode> =
+        device.nodes.iter().filter(|node| node.path == format!("{NODE}{number}")).cloned().collect();
+    let (status, openers) = (status(host, device), host.openers(&computing));
+    if status.is_none() && openers.is_none() {
+        return None;
+    }
+    let is_busy = status.is_some_and(|status| BUSY.contains(&&*status));
+    Some(Holders { processes: openers.unwrap_or_default(), is_exclusive: true, is_busy })
+}
+
+fn status(host: &dyn HostFacts, device: &Watched) -> Option<String> {
+    let number = device.number_after(NODE)?;
+    host.read(&format!("/sys/class/accel/accel{number}/device/status")).filter(|status| !status.is_empty())
+}
+
+fn usage(host: &dyn HostFacts, device: &Watched) -> Option<Usage> {
+    let status = status(host, device)?;
+    let works = status == "operational" || BUSY.contains(&&*status);
+    let condition =
+        if works { DriverWord::Works } else { DriverWord::Fails(format!("its driver calls it `{status}`")) };
+    Some(Usage { health: Health { condition: Some(condition), ..Health::default() }, ..Usage::default() })
 }
 
 /// The nodes of the device at a place on the bus: the one to compute with, and the one to ask it.

@@ -1,5 +1,6 @@
 //! What a driver says of a device's health.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// The signs that a driver gives of a device's health at a moment. What it does not tell is not guessed.
@@ -11,6 +12,34 @@ pub struct Health {
     pub is_remap_pending: bool,
     /// A row of memory could not be replaced by a spare one.
     pub has_remap_failed: bool,
+    /// The errors of its hardware that could not be corrected, by the part of the device that had them, since its driver was
+    /// loaded; `None` where nobody counts them.
+    pub uncorrected: Option<BTreeMap<String, u64>>,
+    /// What its driver or its vendor's tool calls its condition; `None` where neither does.
+    pub condition: Option<DriverWord>,
+}
+
+/// What a driver, or a vendor's tool, calls a device's condition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DriverWord {
+    /// It works, or is about to by itself.
+    Works,
+    /// It does not, in the words of whoever says so.
+    Fails(String),
+}
+
+impl Health {
+    /// Whether anything was said of it. Where nothing was, it is not known whether the device is well.
+    pub fn is_told(&self) -> bool {
+        let Self { recovery, is_remap_pending, has_remap_failed, uncorrected, condition } = self;
+        let is_any_flag = *is_remap_pending || *has_remap_failed;
+        recovery.is_some() || uncorrected.is_some() || condition.is_some() || is_any_flag
+    }
+
+    /// How many errors could not be corrected, in all parts together.
+    pub fn uncorrected_total(&self) -> u64 {
+        self.uncorrected.iter().flat_map(BTreeMap::values).fold(0, |sum, count| sum.saturating_add(*count))
+    }
 }
 
 /// What a driver needs before a device can be relied on (`NVML_FI_DEV_GET_GPU_RECOVERY_ACTION`).
@@ -78,6 +107,18 @@ pub struct DeviceError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_nothing_is_said_of_is_not_called_well() {
+        assert!(!Health::default().is_told());
+        let counted = |errors: &[(&str, u64)]| Health {
+            uncorrected: Some(errors.iter().map(|(part, count)| ((*part).to_owned(), *count)).collect()),
+            ..Health::default()
+        };
+        assert!(counted(&[("umc", 0)]).is_told());
+        assert_eq!(counted(&[("umc", 2), ("sdma", u64::MAX)]).uncorrected_total(), u64::MAX);
+        assert!(Health { condition: Some(DriverWord::Works), ..Health::default() }.is_told());
+    }
 
     #[test]
     fn a_reset_and_a_restart_keep_a_device_out_of_service_and_its_links_do_not() {

@@ -38,6 +38,10 @@ pub trait HostFacts {
     /// Whether NVML can be asked about the processes of now: a recording has its answers only about the host's devices.
     fn has_live_nvml(&self) -> bool;
 
+    /// The processes that have one of these device nodes open, as far as they may be looked at; `None` where no process can be
+    /// seen.
+    fn openers(&self, nodes: &[DeviceNode]) -> Option<Vec<u32>>;
+
     /// The processes that hold memory of the device that NVIDIA's libraries call `id`; `None` where NVML does not tell.
     fn nvml_holders(&self, id: &str) -> Option<Vec<u32>>;
 

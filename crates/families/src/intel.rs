@@ -9,12 +9,20 @@
 //!   `level_zero:0,1,…`, as many as there are. Ids in both would hide the devices, and without a backend's name the
 //!   second is an error.
 //! - Where they exist in name only no runtime reads the variables, only programs print them: both hold the ids.
+//!
+//! # What is told while a node runs
+//!
+//! Who has a device node open, and with each of these open nodes (`/proc/<pid>/fdinfo`) how much of the card's own memory the
+//! process has. Whether a card is well, nobody tells.
+
+use std::collections::BTreeMap;
 
 use crate::detected::{Detected, Device, Findings};
 use crate::family::{Family, Fencing};
 use crate::host::HostFacts;
 use crate::kubernetes::{KubernetesNames, PodResource};
-use crate::nodes::of_drm;
+use crate::monitor::{Holders, Monitor, ProcessMemory, Usage, Watched};
+use crate::nodes::{DeviceNode, of_drm};
 use crate::pci::PciFunction;
 use crate::resource::GPU;
 use crate::visibility::{Assignment, Changes, Lookup, Preset, Visibility, entries, listed, nested};
@@ -27,6 +35,9 @@ const BACKEND: &str = "level_zero:";
 
 /// Says whether a card of several tiles is one device (`COMPOSITE`) or, by default, one device per tile.
 const HIERARCHY: &str = "ZE_FLAT_DEVICE_HIERARCHY";
+
+/// What the drivers (`xe`, `i915`) call a card's own memory.
+const OWN_REGIONS: [&str; 2] = ["vram", "local"];
 
 pub(crate) static FAMILY: Family = Family {
     key: "intel",
@@ -55,7 +66,17 @@ pub(crate) static FAMILY: Family = Family {
     },
     detect,
     declared: None,
-    monitor: None,
+    monitor: Some(Monitor {
+        is_available: |_| true,
+        holders: |host, device| host.openers(&device.nodes).filter(|_| !device.nodes.is_empty()).map(Holders::together),
+        usage: usages,
+        // It looks through the open files of all processes: 0.2 % of a processor.
+        rest: 500,
+        hear_errors: |_, _, _| (),
+        check: None,
+        health: None,
+        look_at: "`xpu-smi`, `dmesg`",
+    }),
 };
 
 const TYPES: &[(u16, &str)] = &[
@@ -140,4 +161,72 @@ fn tiles(host: &dyn HostFacts, function: &PciFunction) -> usize {
         .first()
         .map_or(0, |card| host.list_numbered(&format!("{folder}/drm/card{card}/gt"), "gt").len());
     by_xe.max(by_i915).max(1)
+}
+
+fn usages(host: &dyn HostFacts, devices: &[Watched]) -> Vec<Option<Usage>> {
+    let nodes: Vec<DeviceNode> = devices.iter().flat_map(|device| device.nodes.iter().cloned()).collect();
+    let openers = host.openers(&nodes).unwrap_or_default();
+    let of = |device: &Watched| {
+        let address = device.pci_address.as_deref()?;
+        let memory = openers.iter().map(|pid| ProcessMemory {
+            pid: *pid,
+            bytes: memory_of(host, *pid, address),
+            ..ProcessMemory::default()
+        });
+        let processes: Vec<ProcessMemory> = memory.filter(|process| process.bytes > 0).collect();
+        (!processes.is_empty()).then(|| Usage { processes, ..Usage::default() })
+    };
+    devices.iter().map(of).collect()
+}
+
+/// Bytes that a process has of a card's own memory. Each open node has the numbers of its client, and duplicates of a
+/// descriptor have the same client.
+fn memory_of(host: &dyn HostFacts, pid: u32, address: &str) -> u64 {
+    let folder = format!("/proc/{pid}/fdinfo");
+    let mut of_client = BTreeMap::new();
+    for text in host.list(&folder).iter().filter_map(|number| host.read(&format!("{folder}/{number}"))) {
+        let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':').map(str::trim));
+        if value("drm-pdev") == Some(address) {
+            let own = text.lines().filter_map(own_memory).fold(0, u64::saturating_add);
+            of_client.insert(value("drm-client-id").map(str::to_owned), own);
+        }
+    }
+    of_client.into_values().fold(0, u64::saturating_add)
+}
+
+/// The bytes in a line such as `drm-total-vram0: 512 MiB`, where they are of the card's own memory.
+fn own_memory(line: &str) -> Option<u64> {
+    let (region, size) = line.strip_prefix("drm-total-")?.split_once(':')?;
+    if !OWN_REGIONS.iter().any(|own| region.starts_with(own)) {
+        return None;
+    }
+    let mut words = size.split_whitespace();
+    let number: u64 = words.next()?.parse().ok()?;
+    match words.next() {
+        None => Some(number),
+        Some("KiB") => number.checked_mul(1 << 10),
+        Some("MiB") => number.checked_mul(1 << 20),
+        Some(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_the_card_is_told_from_the_machines() {
+        let cases = [
+            ("drm-total-vram0: 512 MiB", Some(512 << 20)),
+            ("drm-total-local0:\t4 KiB", Some(4096)),
+            ("drm-total-vram1: 7", Some(7)),
+            ("drm-total-system: 1 GiB", None),
+            ("drm-total-gtt: 1 MiB", None),
+            ("drm-resident-vram0: 512 MiB", None),
+            ("drm-pdev: 0000:03:00.0", None),
+        ];
+        for (line, bytes) in cases {
+            assert_eq!(own_memory(line), bytes, "{line}");
+        }
+    }
 }

@@ -40,10 +40,10 @@ mod xid;
 
 pub use detected::{Detected, Device, Findings, RuledOut};
 pub use family::{Family, Fencing};
-pub use health::{DeviceError, Health, Recovery};
+pub use health::{DeviceError, DriverWord, Health, Recovery};
 pub use host::HostFacts;
 pub use kubernetes::{Hiding, KubernetesNames, PodResource, PodUnit};
-pub use monitor::{Belongs, DeviceCheck, Hearing, Monitor, ProcessMemory, Usage};
+pub use monitor::{Belongs, DeviceCheck, Hearing, Holders, Monitor, ProcessMemory, Usage, Watched};
 pub use nodes::{DeviceNode, NodeNumber, existing as existing_nodes};
 pub use nvml::{Gpu, NvmlAnswers, NvmlFailure, short_address};
 pub use pairs::{BusWay, Pair};

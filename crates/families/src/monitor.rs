@@ -2,23 +2,63 @@
 
 use crate::health::{DeviceError, Health};
 use crate::host::HostFacts;
+use crate::nodes::DeviceNode;
 
 /// How a family's devices are watched. A question may wait for the driver, however long that takes.
 pub struct Monitor {
     /// Whether this host can answer at all.
     pub is_available: fn(&dyn HostFacts) -> bool,
-    /// The processes that hold memory of the device that the family's libraries call so, to compute or to draw; `None`
-    /// where nothing is told, which is not guessed.
-    pub holders: fn(&dyn HostFacts, &str) -> Option<Vec<u32>>,
-    /// How much the device is used now; `None` where nothing is told.
-    pub usage: fn(&dyn HostFacts, &str) -> Option<Usage>,
-    /// Hears which errors the driver reports of the devices that its libraries call so, until it answers `false`: with each
-    /// error, and at least every other second. Returns earlier where nothing can be heard, or not any more.
-    pub hear_errors: fn(&dyn HostFacts, &[String], &mut Hearing<'_>),
+    /// Who holds a device; `None` where nothing is told, which is not guessed.
+    pub holders: fn(&dyn HostFacts, &Watched) -> Option<Holders>,
+    /// How much each of these devices is used now, in their order; `None` for those of which nothing is told.
+    pub usage: fn(&dyn HostFacts, &[Watched]) -> Vec<Option<Usage>>,
+    /// For how many times as long as a measuring took nobody measures again, where it costs more than a few reads.
+    pub rest: u32,
+    /// Hears which errors the driver reports of these devices, until it answers `false`: with each error, and at least every
+    /// other second. Returns earlier where nothing can be heard, or not any more.
+    pub hear_errors: fn(&dyn HostFacts, &[Watched], &mut Hearing<'_>),
     /// How it is found out that a device computes and remembers; `None` where nobody can.
     pub check: Option<DeviceCheck>,
+    /// Who tells whether a device is well; `None` where nobody does, so that it is never known.
+    pub health: Option<&'static str>,
     /// Where people look after a device that the driver has lost.
     pub look_at: &'static str,
+}
+
+/// A device as a monitor is asked about it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Watched {
+    /// What the family's libraries call it.
+    pub id: String,
+    /// Its place on the PCI bus, where it is known.
+    pub pci_address: Option<String>,
+    /// The device nodes that are its own, where they are known.
+    pub nodes: Vec<DeviceNode>,
+}
+
+impl Watched {
+    /// The number in the first of its nodes that is named `<prefix><number>`.
+    pub(crate) fn number_after(&self, prefix: &str) -> Option<u32> {
+        self.nodes.iter().find_map(|node| node.path.strip_prefix(prefix)?.parse().ok())
+    }
+}
+
+/// Who holds a device.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Holders {
+    /// The processes that have memory of it, or have it open. One that is dead keeps the device from others.
+    pub processes: Vec<u32>,
+    /// Whether one process at a time can use it, so that one that lives keeps it from others as well.
+    pub is_exclusive: bool,
+    /// Whether its driver is still making it ready for the next process.
+    pub is_busy: bool,
+}
+
+impl Holders {
+    /// Processes that may use a device together.
+    pub fn together(processes: Vec<u32>) -> Self {
+        Self { processes, ..Self::default() }
+    }
 }
 
 /// How it is found out that a device computes and remembers.

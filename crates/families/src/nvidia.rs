@@ -5,7 +5,7 @@ use crate::family::{Family, Fencing};
 use crate::host::HostFacts;
 use crate::kubernetes::{Hiding, KubernetesNames, PodResource, PodUnit};
 use crate::mig::{self, MigInstance};
-use crate::monitor::{DeviceCheck, Monitor};
+use crate::monitor::{DeviceCheck, Holders, Monitor};
 use crate::nodes::{DeviceNode, existing, of_drm};
 use crate::nvml::{Gpu, NvmlAnswers};
 use crate::resource::GPU;
@@ -73,10 +73,15 @@ const KUBERNETES: KubernetesNames = KubernetesNames {
 
 const MONITOR: Monitor = Monitor {
     is_available: |host| host.has_live_nvml(),
-    holders: |host, id| host.nvml_holders(id),
-    usage: |host, id| host.nvml_usage(id),
-    hear_errors: |host, ids, hearing| host.nvml_errors(ids, hearing),
+    holders: |host, device| host.nvml_holders(&device.id).map(Holders::together),
+    usage: |host, devices| devices.iter().map(|device| host.nvml_usage(&device.id)).collect(),
+    rest: 0,
+    hear_errors: |host, devices, hearing| {
+        let ids: Vec<String> = devices.iter().map(|device| device.id.clone()).collect();
+        host.nvml_errors(&ids, hearing);
+    },
     check: Some(DeviceCheck::Cuda { variable: VARIABLE }),
+    health: Some("NVML: the recovery action, Xids, rows of memory that were replaced"),
     look_at: "`nvidia-smi`, `dmesg`",
 };
 
@@ -118,6 +123,7 @@ fn from_nvml(host: &dyn HostFacts, findings: &mut Findings, answers: NvmlAnswers
                 pci_address: gpu.pci_address,
                 memory_bytes: gpu.memory_bytes,
                 numa_node,
+                units: None,
             }
         })
         .collect();

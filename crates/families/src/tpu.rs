@@ -9,6 +9,7 @@ use crate::detected::{Detected, Device, Findings};
 use crate::family::{Family, Fencing};
 use crate::host::HostFacts;
 use crate::kubernetes::{KubernetesNames, PodResource};
+use crate::monitor::{Holders, Monitor};
 use crate::nodes::existing;
 use crate::quantity::QuantityRule;
 use crate::resource::DeviceResource;
@@ -54,7 +55,20 @@ pub(crate) static FAMILY: Family = Family {
     },
     detect,
     declared: Some(declared),
-    monitor: None,
+    monitor: Some(Monitor {
+        is_available: |_| true,
+        // One process at a time can open a chip.
+        holders: |host, chip| {
+            let processes = host.openers(&chip.nodes).filter(|_| !chip.nodes.is_empty())?;
+            Some(Holders { processes, is_exclusive: true, is_busy: false })
+        },
+        usage: |_, chips| vec![None; chips.len()],
+        rest: 0,
+        hear_errors: |_, _, _| (),
+        check: None,
+        health: None,
+        look_at: "`tpu-info`, `dmesg`",
+    }),
 };
 
 // All chips of the machine are its default, which the runtime knows best itself; one and two need their grid said.

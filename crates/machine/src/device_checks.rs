@@ -42,6 +42,10 @@ pub enum Residue {
     Unlisted(u64),
     /// The same where processes have other numbers than here, so that somebody unseen may have them.
     Unseen(u64),
+    /// This process lives and has the device open, which one process at a time can use.
+    OpenIn(u32),
+    /// Its driver is still making it ready for the next process.
+    Busy,
     /// Nobody can tell: the library does not answer such questions, or the device exists in name only.
     Unknown,
 }
@@ -72,6 +76,26 @@ enum Doubt {
     Unlisted(u64),
     /// So many are that somebody unseen may have.
     Unseen(u64),
+    /// A process that lives has it open.
+    OpenIn(u32),
+    /// Its driver is not done with it.
+    Busy,
+}
+
+impl Doubt {
+    /// What is doubtful of a device of which that was answered; `is_beyond` says whether so many bytes are too many to be in
+    /// use by nobody that is listed.
+    fn of(residue: Residue, mut is_beyond: impl FnMut(u64) -> bool) -> Option<Self> {
+        match residue {
+            Residue::Held => Some(Self::Held),
+            Residue::HeldByOther(pid) => Some(Self::HeldByOther(pid)),
+            Residue::OpenIn(pid) => Some(Self::OpenIn(pid)),
+            Residue::Busy => Some(Self::Busy),
+            Residue::Unlisted(bytes) => is_beyond(bytes).then_some(Self::Unlisted(bytes)),
+            Residue::Unseen(bytes) => is_beyond(bytes).then_some(Self::Unseen(bytes)),
+            Residue::Gone | Residue::Unknown => None,
+        }
+    }
 }
 
 /// What one worker held, and what is asked about it.
@@ -158,13 +182,9 @@ impl DeviceChecks {
 
     /// What was said of devices at the start, where anything was said in time; `worker` stands for whoever held them before.
     pub(crate) fn doubt(&mut self, worker: u64, found: Vec<(DeviceSlot, Option<Residue>)>, now: Instant) -> Step {
-        let doubt = |residue| match residue {
-            None => Some(Doubt::Unanswered),
-            Some(Residue::Held) => Some(Doubt::Held),
-            Some(Residue::HeldByOther(pid)) => Some(Doubt::HeldByOther(pid)),
-            // What is in use before anybody here has it is where it begins.
-            Some(Residue::Gone | Residue::Unknown | Residue::Unlisted(_) | Residue::Unseen(_)) => None,
-        };
+        // What is in use before anybody here has it is where it begins.
+        let doubt =
+            |residue: Option<Residue>| residue.map_or(Some(Doubt::Unanswered), |residue| Doubt::of(residue, |_| false));
         for (device, residue) in &found {
             if let Some(Residue::Unlisted(bytes) | Residue::Unseen(bytes)) = residue {
                 self.baselines.begins(device, *bytes);
@@ -191,15 +211,7 @@ impl DeviceChecks {
             return Step::default();
         }
         let is_whole = check.whole.contains(device);
-        let mut beyond = |bytes| is_whole && self.baselines.is_beyond(device, bytes);
-        let doubt = match residue {
-            Residue::Held => Some(Doubt::Held),
-            Residue::HeldByOther(pid) => Some(Doubt::HeldByOther(pid)),
-            Residue::Unlisted(bytes) => beyond(bytes).then_some(Doubt::Unlisted(bytes)),
-            Residue::Unseen(bytes) => beyond(bytes).then_some(Doubt::Unseen(bytes)),
-            Residue::Gone | Residue::Unknown => None,
-        };
-        match doubt {
+        match Doubt::of(residue, |bytes| is_whole && self.baselines.is_beyond(device, bytes)) {
             Some(doubt) => drop(check.doubtful.insert(device.clone(), doubt)),
             None => drop(check.doubtful.remove(device)),
         }
@@ -274,6 +286,10 @@ fn reason_of((resource, slot): &DeviceSlot, doubt: Doubt, pid: u32) -> String {
                 "{resource} {slot} still has {bytes} in use by nobody that is listed (process {pid} had the device)"
             );
         }
+        Doubt::OpenIn(living) => {
+            return format!("process {living} has the device open, which one process at a time can use");
+        }
+        Doubt::Busy => return "its driver has not made it ready again since it was used last".to_owned(),
         Doubt::Unanswered => "its driver does not say whether it",
     };
     match pid {

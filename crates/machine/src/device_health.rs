@@ -5,9 +5,11 @@
 //!   passed the check, or by hand.
 //! - HEALTH-3: what was drained by hand comes back by hand alone.
 //! - HEALTH-4: a device that somebody has is not checked: the check would be in the way.
+//! - HEALTH-5: a device of which nothing is said is not called healthy.
 
 use crate::device_checks::DeviceSlot;
-use oxiray_families::{Health, Recovery, XidClass, XidText};
+use oxiray_families::{DriverWord, Health, Recovery, XidClass, XidText};
+use oxiray_wire::state::HealthState;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -96,6 +98,12 @@ pub(crate) struct DeviceHealth {
     remap_pending: BTreeSet<DeviceSlot>,
     /// Those that the head keeps in service: until when, and what is said of it.
     kept: BTreeMap<DeviceSlot, (Instant, String)>,
+    /// Those of whose health somebody tells.
+    told: BTreeSet<DeviceSlot>,
+    /// The errors that could not be corrected of those that a person put back in spite of them.
+    borne: BTreeMap<DeviceSlot, u64>,
+    /// The same, as they were last counted.
+    uncorrected: BTreeMap<DeviceSlot, u64>,
 }
 
 impl DeviceHealth {
@@ -148,8 +156,12 @@ impl DeviceHealth {
         } else {
             self.remap_pending.remove(device);
         }
+        if health.is_told() {
+            self.told.insert(device.clone());
+        }
         self.kept.retain(|_, (until, _)| *until > now);
-        if let Some(reason) = Self::driver_needs(health) {
+        let uncorrected = self.unborne(device, health);
+        if let Some(reason) = Self::driver_needs(health).or(uncorrected) {
             let is_known = self.ill.get(device).is_some_and(|ill| ill.reason == reason || ill.cause == Cause::Hand);
             return if is_known { Vec::new() } else { self.falls_ill(device, Cause::Driver, reason, now) };
         }
@@ -172,6 +184,24 @@ impl DeviceHealth {
         vec![Verdict::Check(device.clone())]
     }
 
+    /// The errors that could not be corrected, in words, where there are more than a person has seen and borne. A driver that
+    /// counts fewer than before was loaded anew.
+    fn unborne(&mut self, device: &DeviceSlot, health: &Health) -> Option<String> {
+        let total = health.uncorrected_total();
+        self.uncorrected.insert(device.clone(), total);
+        let borne = self.borne.entry(device.clone()).or_default();
+        *borne = total.min(*borne);
+        if total <= *borne {
+            return None;
+        }
+        let parts = health.uncorrected.iter().flatten().filter(|(_, count)| **count > 0);
+        let parts: Vec<String> = parts.map(|(part, count)| format!("{part} {count}")).collect();
+        Some(format!(
+            "its driver counts errors of its hardware that could not be corrected ({}): reset it",
+            parts.join(", ")
+        ))
+    }
+
     /// What keeps the driver's device from being relied on.
     fn driver_needs(health: &Health) -> Option<String> {
         if let Some(recovery) = health.recovery.filter(|recovery| recovery.keeps_out_of_service()) {
@@ -180,7 +210,10 @@ impl DeviceHealth {
         if health.has_remap_failed {
             return Some("a row of its memory could not be replaced by a spare one: replace the device".to_owned());
         }
-        None
+        match &health.condition {
+            Some(DriverWord::Fails(words)) => Some(words.clone()),
+            Some(DriverWord::Works) | None => None,
+        }
     }
 
     fn falls_ill(&mut self, device: &DeviceSlot, cause: Cause, reason: String, now: Instant) -> Vec<Verdict> {
@@ -236,8 +269,10 @@ impl DeviceHealth {
         is_held: bool,
         now: Instant,
     ) -> Vec<Verdict> {
-        if !self.ill.contains_key(device) {
-            return Vec::new();
+        let Some(ill) = self.ill.get(device) else { return Vec::new() };
+        if let Some(counted) = self.uncorrected.get(device).filter(|_| ill.cause != Cause::Hand) {
+            // They are why it was out, as far as they are known.
+            self.borne.insert(device.clone(), *counted);
         }
         if !is_forced && !is_held {
             return self.check_with(device, Cause::Returning, "it is being checked");
@@ -282,6 +317,14 @@ impl DeviceHealth {
         let is_gone = |(_, seen): &(Instant, DeviceErrorSeen)| seen.class == XidClass::Gone;
         let is_gone = self.errors.get(device).is_some_and(|errors| errors.iter().any(is_gone));
         self.ill.get(device).is_some_and(|ill| matches!(ill.cause, Cause::Error | Cause::Driver)) && !is_gone
+    }
+
+    /// What is known of whether a device is well (HEALTH-5).
+    pub(crate) fn state(&self, device: &DeviceSlot) -> HealthState {
+        if self.ill.contains_key(device) {
+            return HealthState::Ill;
+        }
+        if self.told.contains(device) { HealthState::Healthy } else { HealthState::Unknown }
     }
 
     /// How many are ill.
@@ -424,6 +467,42 @@ mod tests {
         health.error(error(1, 95, XidClass::Reset), now);
         health.keep(&gpu(1), "too many are out", now);
         assert!(is_out(&health.seen(&gpu(1), &told(Recovery::Reset), false, now + KEPT_FOR), "needs a reset"));
+    }
+
+    fn counted(total: u64) -> Health {
+        Health { uncorrected: Some(BTreeMap::from([("umc".to_owned(), total)])), ..Health::default() }
+    }
+
+    #[test]
+    fn errors_that_could_not_be_corrected_are_borne_by_a_person_alone() {
+        let (mut health, now) = (DeviceHealth::default(), Instant::now());
+        assert_eq!(health.state(&gpu(0)), HealthState::Unknown, "HEALTH-5");
+        assert_eq!(health.seen(&gpu(0), &counted(0), true, now), []);
+        assert_eq!(health.state(&gpu(0)), HealthState::Healthy);
+        assert!(is_out(&health.seen(&gpu(0), &counted(2), true, now), "could not be corrected (umc 2)"));
+        assert_eq!(health.state(&gpu(0)), HealthState::Ill);
+        assert_eq!(health.seen(&gpu(0), &counted(2), false, now), [], "they are not taken back");
+        assert_eq!(health.undrain(&gpu(0), true, false, now), [Verdict::Back(gpu(0))]);
+        let later = now + 2 * KEPT_FOR;
+        assert_eq!(health.seen(&gpu(0), &counted(2), false, later), [], "a person has seen these two");
+        assert!(is_out(&health.seen(&gpu(0), &counted(3), false, later), "(umc 3)"));
+        assert_eq!(health.seen(&gpu(0), &counted(0), false, later), [Verdict::Check(gpu(0))], "it was reset");
+        assert_eq!(
+            health.checked(&gpu(0), CheckOutcome::NotMade("no check".into()), later),
+            [Verdict::Back(gpu(0))],
+            "the driver's word has to do"
+        );
+        assert!(is_out(&health.seen(&gpu(0), &counted(1), false, later), "(umc 1)"), "counted anew");
+    }
+
+    #[test]
+    fn what_a_driver_calls_failed_is_out_until_it_calls_it_otherwise() {
+        let (mut health, now) = (DeviceHealth::default(), Instant::now());
+        let called = |condition| Health { condition: Some(condition), ..Health::default() };
+        let fails = called(DriverWord::Fails("its driver calls it `disabled`".to_owned()));
+        assert!(is_out(&health.seen(&gpu(0), &fails, false, now), "`disabled`"));
+        assert_eq!(health.seen(&gpu(0), &fails, false, now), [], "said once");
+        assert_eq!(health.seen(&gpu(0), &called(DriverWord::Works), false, now), [Verdict::Check(gpu(0))]);
     }
 
     #[test]

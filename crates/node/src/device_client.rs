@@ -7,7 +7,7 @@
 use crate::device_test::DeviceTest;
 use crate::device_watch::DeviceWatch;
 use oxiray_accelerators::{DeviceProcesses, DeviceUse, Host, Offer};
-use oxiray_families::{Belongs, XidRules};
+use oxiray_families::{Belongs, Holders, XidRules};
 use oxiray_machine::{ANY_OF_THE_DEAD, CheckOutcome, DeviceErrorSeen, DeviceQuestion, DeviceSlot, OpenNodes, Residue};
 use oxiray_processes::{ancestors_of, name_of};
 use oxiray_threads::{DEVICE_CHECK, DEVICE_ERRORS, DEVICE_USE, Mailbox, Post, mailbox, spawn};
@@ -76,8 +76,8 @@ type OfSlot<T> = Box<dyn FnMut(u32) -> Option<T> + Send>;
 
 /// What is asked before a device is handed on.
 struct Library {
-    /// Which processes hold memory of a device.
-    holders: OfSlot<Vec<u32>>,
+    /// Who holds a device.
+    holders: OfSlot<Holders>,
     /// How many bytes are in use of it that none of them has.
     unlisted_bytes: OfSlot<u64>,
 }
@@ -136,13 +136,14 @@ impl DeviceClient {
         let mut desk = Self::new()?;
         for processes in DeviceProcesses::of(host, offer) {
             let (resource, own, others) = (processes.resource(), processes.clone(), processes.clone());
+            let rest = processes.rest();
             let uses = move || own.uses().into_iter().map(looked_up).collect();
             desk.listeners.push(Listener { devices: processes.clone(), rules: rules.clone() });
             let library = Library {
                 holders: Box::new(move |slot| processes.in_slot(slot)),
                 unlisted_bytes: Box::new(move |slot| others.unlisted_bytes(slot)),
             };
-            desk.add(resource, is_dead, library, Box::new(uses));
+            desk.add(resource, is_dead, library, Gauge::Unasked { measure: Box::new(uses), rest });
         }
         let post = desk.post.clone();
         desk.watch = DeviceWatch::of(offer, Arc::new(move |found| post.post(Said::Opened(found))));
@@ -155,9 +156,9 @@ impl DeviceClient {
         Ok(Self { libraries, gauges, watch: None, listeners: Vec::new(), alive: Arc::new(()), uses, post, mailbox })
     }
 
-    fn add(&mut self, resource: &'static str, is_dead: fn(u32) -> bool, library: Library, measure: Measure) {
+    fn add(&mut self, resource: &'static str, is_dead: fn(u32) -> bool, library: Library, gauge: Gauge) {
         self.libraries.insert(resource, Questions::Unasked { library, is_dead });
-        self.gauges.insert(resource, Gauge::Unasked(measure));
+        self.gauges.insert(resource, gauge);
     }
 
     /// The resources whose devices it can ask about.
@@ -291,8 +292,8 @@ fn answer(mut library: Library, is_dead: fn(u32) -> bool, questions: &Receiver<D
     for question in questions {
         let (slot, pid) = (question.device.1, question.pid);
         let asked = || {
-            let pids = if is_broken { None } else { (library.holders)(slot) };
-            let residue = pids.map_or(Residue::Unknown, |pids| residue_of(pid, &pids, is_dead));
+            let holders = if is_broken { None } else { (library.holders)(slot) };
+            let residue = holders.map_or(Residue::Unknown, |holders| residue_of(&holders, pid, is_dead));
             let is_asked = residue == Residue::Gone && question.is_whole;
             let bytes = is_asked.then(|| (library.unlisted_bytes)(slot)).flatten();
             let seen = if sees_all() { Residue::Unlisted } else { Residue::Unseen };
@@ -305,15 +306,19 @@ fn answer(mut library: Library, is_dead: fn(u32) -> bool, questions: &Receiver<D
     }
 }
 
-/// What the processes that a device lists say of a process that is dead.
-fn residue_of(pid: u32, pids: &[u32], is_dead: fn(u32) -> bool) -> Residue {
-    if pids.contains(&pid) {
+/// What keeps a device from the next that is to have it.
+fn residue_of(holders: &Holders, pid: u32, is_dead: fn(u32) -> bool) -> Residue {
+    let Holders { processes, is_exclusive, is_busy } = holders;
+    if processes.contains(&pid) {
         return Residue::Held;
     }
-    match pids.iter().find(|listed| is_dead(**listed)) {
-        Some(_) if pid == ANY_OF_THE_DEAD => Residue::Held,
-        Some(other) => Residue::HeldByOther(*other),
-        None => Residue::Gone,
+    let dead = processes.iter().find(|listed| is_dead(**listed));
+    match (dead, processes.first()) {
+        (Some(_), _) if pid == ANY_OF_THE_DEAD => Residue::Held,
+        (Some(other), _) => Residue::HeldByOther(*other),
+        (None, Some(living)) if *is_exclusive => Residue::OpenIn(*living),
+        (None, _) if *is_busy => Residue::Busy,
+        (None, _) => Residue::Gone,
     }
 }
 
@@ -354,7 +359,11 @@ impl Listener {
 
 /// Measures devices on a thread of its own, apart from the questions on which devices' return depends.
 enum Gauge {
-    Unasked(Measure),
+    Unasked {
+        measure: Measure,
+        /// For how many times as long as a measuring took those that are asked for are left out.
+        rest: u32,
+    },
     Asked(SyncSender<()>),
     Nobody,
 }
@@ -362,14 +371,20 @@ enum Gauge {
 impl Gauge {
     /// Asks for a measuring, unless one is under way.
     fn measure(&mut self, resource: &'static str, post: &Post<Said>) {
-        if let Self::Unasked(_) = self
-            && let Self::Unasked(mut measure) = std::mem::replace(self, Self::Nobody)
+        if let Self::Unasked { .. } = self
+            && let Self::Unasked { mut measure, rest } = std::mem::replace(self, Self::Nobody)
         {
             let (sender, questions) = sync_channel(1);
             let post = post.clone();
             let serve = move || {
+                let mut due = Instant::now();
                 while questions.recv().is_ok() {
+                    let begun = Instant::now();
+                    if begun < due {
+                        continue;
+                    }
                     post.post(Said::Uses(resource, measure()));
+                    due = Instant::now() + begun.elapsed() * rest;
                 }
             };
             if spawn(DEVICE_USE, serve).is_ok() {
@@ -409,14 +424,22 @@ mod tests {
         false
     }
 
-    fn desk(is_dead: fn(u32) -> bool, holders: OfSlot<Vec<u32>>) -> DeviceClient {
+    fn desk(is_dead: fn(u32) -> bool, holders: OfSlot<Holders>) -> DeviceClient {
         desk_with(is_dead, Library { holders, unlisted_bytes: Box::new(|_| None) })
     }
 
     fn desk_with(is_dead: fn(u32) -> bool, library: Library) -> DeviceClient {
         let mut desk = DeviceClient::new().expect("a descriptor");
-        desk.add("GPU", is_dead, library, Box::new(Vec::new));
+        desk.add("GPU", is_dead, library, gauge(Box::new(Vec::new), 0));
         desk
+    }
+
+    fn gauge(measure: Measure, rest: u32) -> Gauge {
+        Gauge::Unasked { measure, rest }
+    }
+
+    fn listed(processes: &[u32]) -> Option<Holders> {
+        Some(Holders::together(processes.to_vec()))
     }
 
     fn question(slot: u32, pid: u32) -> DeviceQuestion {
@@ -438,7 +461,7 @@ mod tests {
 
     #[test]
     fn the_dead_of_before_are_told_from_others_that_live() {
-        let mut desk = desk(|pid| pid == 13, Box::new(|slot| Some(vec![10 + slot])));
+        let mut desk = desk(|pid| pid == 13, Box::new(|slot| listed(&[10 + slot])));
         assert_eq!(answer(&mut desk, 2, ANY_OF_THE_DEAD), Residue::Gone, "somebody else uses it");
         assert_eq!(answer(&mut desk, 3, ANY_OF_THE_DEAD), Residue::Held);
         let found = [(("GPU".to_owned(), 2), Some(Residue::Gone)), (("GPU".to_owned(), 3), Some(Residue::Held))];
@@ -448,7 +471,7 @@ mod tests {
 
     #[test]
     fn a_process_is_looked_for_among_those_of_its_device() {
-        let mut desk = desk(nobody, Box::new(|slot| (slot < 2).then(|| vec![10 + slot, 20])));
+        let mut desk = desk(nobody, Box::new(|slot| (slot < 2).then(|| Holders::together(vec![10 + slot, 20]))));
         assert_eq!(answer(&mut desk, 0, 10), Residue::Held);
         assert_eq!(answer(&mut desk, 1, 10), Residue::Gone);
         assert_eq!(answer(&mut desk, 1, 20), Residue::Held);
@@ -460,7 +483,7 @@ mod tests {
 
     #[test]
     fn what_a_dead_worker_started_is_looked_for_as_well() {
-        let mut desk = desk(|pid| pid == 21, Box::new(|slot| Some(vec![20 + slot])));
+        let mut desk = desk(|pid| pid == 21, Box::new(|slot| listed(&[20 + slot])));
         assert_eq!(answer(&mut desk, 1, 7), Residue::HeldByOther(21));
         assert_eq!(answer(&mut desk, 2, 7), Residue::Gone, "somebody who lives uses it");
     }
@@ -468,7 +491,7 @@ mod tests {
     #[test]
     fn what_nobody_has_that_is_listed_is_told_of_a_device_that_was_had_whole() {
         let unlisted_bytes: OfSlot<u64> = Box::new(|slot| (slot < 2).then_some(5 << 30));
-        let mut desk = desk_with(nobody, Library { holders: Box::new(|slot| Some(vec![10 + slot])), unlisted_bytes });
+        let mut desk = desk_with(nobody, Library { holders: Box::new(|slot| listed(&[10 + slot])), unlisted_bytes });
         let mut ask = |slot, pid, is_whole| {
             desk.ask(DeviceQuestion { is_whole, ..question(slot, pid) });
             let DeviceAnswer::Residue(_, residue) = next(&mut desk) else { panic!("nothing was measured") };
@@ -480,9 +503,36 @@ mod tests {
     }
 
     #[test]
+    fn one_that_lives_keeps_a_device_from_others_that_one_process_can_use() {
+        let of = |processes: &[u32], is_busy| Holders { processes: processes.to_vec(), is_exclusive: true, is_busy };
+        let is_dead = |pid| pid == 13;
+        assert_eq!(residue_of(&of(&[5], true), 7, is_dead), Residue::OpenIn(5));
+        assert_eq!(residue_of(&of(&[5, 13], false), 7, is_dead), Residue::HeldByOther(13), "who is dead says more");
+        assert_eq!(residue_of(&of(&[], true), 7, is_dead), Residue::Busy);
+        assert_eq!(residue_of(&of(&[], false), 7, is_dead), Residue::Gone);
+    }
+
+    #[test]
+    fn a_measuring_that_costs_much_is_not_made_again_soon() {
+        let (post, mailbox) = mailbox::<Said>().expect("a descriptor");
+        let (sender, begun) = channel();
+        let measure = move || {
+            sender.send(()).expect("it is heard");
+            Vec::new()
+        };
+        let mut gauge = gauge(Box::new(measure), u32::MAX);
+        gauge.measure("GPU", &post);
+        begun.recv().expect("it is measured");
+        assert!(mailbox.wait(Duration::from_secs(60)).is_ok());
+        gauge.measure("GPU", &post);
+        drop((gauge, post));
+        assert_eq!(begun.iter().count(), 0, "minutes have not gone by");
+    }
+
+    #[test]
     fn a_library_that_hangs_holds_nobody_up() {
         let (release, gate) = channel::<Vec<u32>>();
-        let mut desk = desk(nobody, Box::new(move |_| gate.recv().ok()));
+        let mut desk = desk(nobody, Box::new(move |_| gate.recv().ok().map(Holders::together)));
         desk.ask(question(0, 7));
         desk.ask(question(1, 8));
         assert_eq!(desk.answers(), [], "DESK-1");
@@ -497,7 +547,7 @@ mod tests {
 
     #[test]
     fn a_library_that_breaks_is_not_asked_again() {
-        let mut desk = desk(nobody, Box::new(|slot| if slot == 0 { panic!("broken") } else { Some(vec![7]) }));
+        let mut desk = desk(nobody, Box::new(|slot| if slot == 0 { panic!("broken") } else { listed(&[7]) }));
         assert_eq!(answer(&mut desk, 0, 7), Residue::Unknown);
         assert_eq!(answer(&mut desk, 1, 7), Residue::Unknown);
     }
@@ -509,8 +559,9 @@ mod tests {
         let measure = Box::new(move || gate.recv().map(used).into_iter().collect());
         let mut desk = DeviceClient::new().expect("a descriptor");
         let library = || Library { holders: Box::new(|_| None), unlisted_bytes: Box::new(|_| None) };
-        desk.add("GPU", nobody, library(), measure);
-        desk.add("TPU", nobody, library(), Box::new(|| vec![DeviceUse { slot: 99, ..DeviceUse::default() }]));
+        desk.add("GPU", nobody, library(), gauge(measure, 0));
+        let other = || vec![DeviceUse { slot: 99, ..DeviceUse::default() }];
+        desk.add("TPU", nobody, library(), gauge(Box::new(other), 0));
         desk.measure();
         assert_eq!(next(&mut desk), DeviceAnswer::Uses(vec![used(99)]), "one that hangs holds no other up (DESK-1)");
         release.send(7).expect("it waits");

@@ -31,8 +31,8 @@ pub use rows::{
 };
 pub use summary::{CallCounts, ObjectCounts, Summary};
 pub use words::{
-    ActorPhase, DemandKind, DeviceService, DeviceTier, ExitKind, GroupScheduling, GroupState, ProcessRole, StateKind,
-    TaskKind, WorkerDuty,
+    ActorPhase, DemandKind, DeviceService, DeviceTier, ExitKind, GroupScheduling, GroupState, HealthState, ProcessRole,
+    StateKind, TaskKind, WorkerDuty,
 };
 
 use oxiray_fields::Fields;

@@ -107,6 +107,7 @@ impl HeadCore {
             node: None,
             notes: self.own.notes_on(name, slot),
             foreign: self.own.foreign_use_of(name, slot),
+            health: self.own.health_of(name, slot),
             id,
         }
     }
@@ -127,6 +128,7 @@ impl HeadCore {
                     node: Some(member.view.node),
                     notes: known.notes.clone(),
                     foreign: known.foreign.clone(),
+                    health: known.health,
                     ..DeviceRow::default()
                 }
             })

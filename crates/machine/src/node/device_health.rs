@@ -10,7 +10,7 @@ use oxiray_accelerators::DeviceUse as Found;
 use oxiray_families::{XidClass, XidText};
 use oxiray_ids::JobId;
 use oxiray_wire::message::{DeviceAction, DeviceOrder};
-use oxiray_wire::state::DeviceCondition;
+use oxiray_wire::state::{DeviceCondition, HealthState};
 use std::collections::BTreeSet;
 
 impl NodeCore {
@@ -144,11 +144,17 @@ impl NodeCore {
                 slot: device.1,
                 reason: out_of_service.get(device).and_then(|reasons| reasons.values().next().cloned()),
                 is_automatic: health.is_automatic(device),
+                health: health.state(device),
                 notes: health.notes(device).into_iter().chain(violations).collect(),
                 foreign: foreign.of(device),
             }
         };
         known.into_iter().map(condition).collect()
+    }
+
+    /// What is known of whether a device is well.
+    pub fn health_of(&self, resource: &str, slot: u32) -> HealthState {
+        self.devices.health.state(&(resource.to_owned(), slot))
     }
 
     /// What is to be known of a device that is no reason to keep it out of service.

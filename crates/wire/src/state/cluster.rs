@@ -1,7 +1,7 @@
 //! The cluster in whole, as `oxiray status` and `nodes()` read it.
 
 use super::rows::{ActorRow, GroupRow, NodeRow, WorkerRow};
-use super::words::{DemandKind, DeviceService, DeviceTier};
+use super::words::{DemandKind, DeviceService, DeviceTier, HealthState};
 use super::{Amounts, AutoscalerState, StandingRecord};
 use crate::message::DeviceUse;
 use oxiray_fields::Fields;
@@ -105,6 +105,9 @@ pub struct DeviceRow {
     /// The processes that have memory of it and that its node did not start.
     #[field(13)]
     pub foreign: Vec<ForeignUse>,
+    /// What is known of whether it is well.
+    #[field(14)]
+    pub health: HealthState,
 }
 
 /// What a process has of a device that its node did not start.
@@ -147,6 +150,9 @@ pub struct DeviceCondition {
     /// The processes that have memory of it and that the node did not start.
     #[field(6)]
     pub foreign: Vec<ForeignUse>,
+    /// What is known of whether it is well.
+    #[field(7)]
+    pub health: HealthState,
 }
 
 /// What was ordered of a device.

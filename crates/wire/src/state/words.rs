@@ -135,6 +135,16 @@ words! {
         Quarantined = 2: "quarantined",
     }
 
+    /// What is known of whether a device is well.
+    HealthState {
+        /// Nobody tells.
+        Unknown = 0: "unknown",
+        /// Its driver says nothing against it.
+        Healthy = 1: "healthy",
+        /// It is not, or a person drained it.
+        Ill = 2: "ill",
+    }
+
     /// What keeps a process from devices that it was not granted, weakest first.
     DeviceTier {
         /// Variables that list its devices, which it may ignore.
