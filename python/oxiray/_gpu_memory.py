@@ -19,6 +19,10 @@ OPTION = "gpu_memory"
 RESOURCE = "GPU:memory"
 #: How many bytes the GPU of a worker may be used for, as its node says.
 _BYTES = "OXIRAY_GPU_MEMORY"
+#: What keeps the worker to that.
+_TIER = "OXIRAY_GPU_MEMORY_TIER"
+#: The tiers under which a framework is refused memory that the GPU has.
+_REFUSING = ("framework", "interposer", "mps")
 #: The share of the GPU's memory that its framework may take.
 _FRACTION = "OXIRAY_GPU_MEMORY_FRACTION"
 #: What PyTorch reads when it starts: the name of 2.9 and later first.
@@ -151,10 +155,18 @@ class _TorchImport:
 
 
 def explain(error: BaseException) -> None:
-    """Adds to a framework's error for want of a GPU's memory how much there was to be had."""
-    limit = os.environ.get(_BYTES)
-    if limit is None or type(error).__name__ not in ("OutOfMemoryError", "XlaRuntimeError") or not hasattr(error, "add_note"):
+    """Adds a line to a framework's error for want of a GPU's memory: how much this process was capped at, and by what."""
+    limit, tier = os.environ.get(_BYTES), os.environ.get(_TIER)
+    if limit is None or tier not in _REFUSING or type(error).__name__ not in ("OutOfMemoryError", "XlaRuntimeError"):
         return
-    if "memory" not in str(error).lower():
+    if not error.args or not isinstance(error.args[0], str) or "memory" not in error.args[0].lower():
         return
-    error.add_note(f"Oxiray: this process asked for {int(limit) / 2**30:.2f} GiB of its GPU (gpu_memory={limit}), and its framework was told so")
+    from oxiray import _core
+
+    asked = f"gpu_memory={limit}" if OPTION in _core.context()["resources"] else "a share that is a limit on memory"
+    line = f"Oxiray: this process was capped at {_in_gib(int(limit))} ({asked}, tier {tier})"
+    error.args = (f"{error.args[0]}\n{line}", *error.args[1:])
+
+
+def _in_gib(count: int) -> str:
+    return f"{count / 2**30:.2f}".rstrip("0").rstrip(".") + " GiB"

@@ -36,6 +36,8 @@ _HIDDEN: dict[str, tuple[type, ...]] = {
     "device_isolation": (str,),
     "device_violations": (str,),
     "gpu_memory": (int, float, str),
+    "gpu_memory_enforcement": (str,),
+    "gpu_memory_library": (str, os.PathLike),
     "_driver_object_store_memory": (int,),
     "_memory": (int, float),
     "_redis_username": (str,),
@@ -87,6 +89,8 @@ class InitOptions:
     device_isolation: str | None = None
     device_violations: str | None = None
     gpu_memory: int | None = None
+    gpu_memory_enforcement: str | None = None
+    gpu_memory_library: str | None = None
     job_priority: int | None = None
     system_config: dict[str, Any] = field(default_factory=dict)
 
@@ -136,6 +140,11 @@ DOCUMENTATION = """Connects to a cluster, or starts a private one on this machin
         Oxiray's own.
     gpu_memory: int, float, str or None. How much memory each GPU of a new cluster has, in bytes or as "80GiB", for requests
         with gpu_memory=; by default what is found. An option of Oxiray's own.
+    gpu_memory_enforcement: str or None. What keeps processes of a new cluster to the memory of a GPU that they asked for: a list of
+        "mps", "interposer", "framework", "watched" and "none", tried in that order, each also as "require:mps"; by default
+        OXIRAY_GPU_MEMORY_ENFORCEMENT, else all that work there. An option of Oxiray's own.
+    gpu_memory_library: str, path or None. The library of "interposer"; by default OXIRAY_GPU_MEMORY_LIBRARY, else none. An option
+        of Oxiray's own.
     _node_name: str or None. The name of a new cluster's node; by default its address.
     _node_ip_address: str or None. Of several nodes on this machine, the one to connect to; by default the first.
     _system_config: dict or None. Switches of a new cluster: lineage_pinning_enabled (bool, True),
@@ -223,6 +232,8 @@ def init_options(
         device_isolation=hidden.get("device_isolation"),
         device_violations=hidden.get("device_violations"),
         gpu_memory=_gpu_memory.size("gpu_memory", hidden["gpu_memory"]) if hidden.get("gpu_memory") is not None else None,
+        gpu_memory_enforcement=hidden.get("gpu_memory_enforcement"),
+        gpu_memory_library=_path(hidden.get("gpu_memory_library")),
         system_config=_system_config(hidden),
     )
 

@@ -226,6 +226,8 @@ def _start_private(options: InitOptions) -> dict[str, Any]:
         "device_isolation": options.device_isolation,
         "device_violations": options.device_violations,
         "gpu_memory": options.gpu_memory,
+        "gpu_memory_enforcement": options.gpu_memory_enforcement,
+        "gpu_memory_library": options.gpu_memory_library,
         "node_name": options.node_name,
     }
     config = {"machine": machine, "interpreter": sys.executable, "temp_dir": options.temp_dir}

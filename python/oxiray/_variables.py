@@ -111,6 +111,21 @@ SETTINGS: dict[str, tuple[Variable, ...]] = {
             "set for work with `gpu_memory=`: the share of its GPU's memory that a framework may take (0 to 1)",
             "not set for other work",
         ),
+        Variable(
+            "OXIRAY_GPU_MEMORY_TIER",
+            "set for work with `gpu_memory=`: the strongest of what keeps it to that (mps, interposer, framework, watched or none)",
+            "not set for other work",
+        ),
+        Variable(
+            "OXIRAY_GPU_MEMORY_ENFORCEMENT",
+            "what keeps work to its `gpu_memory=`, in order: a list of mps, interposer, framework, watched and none, or `require:mps`",
+            "all that work",
+        ),
+        Variable(
+            "OXIRAY_GPU_MEMORY_LIBRARY",
+            "a library that is loaded into workers with `gpu_memory=` and keeps them to `CUDA_DEVICE_MEMORY_LIMIT_0`",
+            "none",
+        ),
         Variable("OXIRAY_JOB_PRIORITY", "how urgent what a program makes is (-1000 to 1000), the higher one first", "0"),
         Variable("OXIRAY_MIG_STRATEGY", "how GPUs are offered that are partitioned into MIG instances: `none`, `single` or `mixed`", "mixed"),
         Variable("OXIRAY_DEVICE_ORDER", "which of several free devices are taken: those that are near to each other (`topology`), or `lowest`", "topology"),

@@ -315,6 +315,8 @@ def _config(address: str | None, given: dict[str, Any]) -> tuple[dict[str, Any],
         "device_isolation": given.pop("device_isolation", None),
         "device_violations": given.pop("device_violations", None),
         "gpu_memory": given.pop("gpu_memory", None),
+        "gpu_memory_enforcement": given.pop("gpu_memory_enforcement", None),
+        "gpu_memory_library": given.pop("gpu_memory_library", None),
         "node_name": given.pop("node_name", None),
         "node_ip_address": given.pop("node_ip_address", None),
     }
@@ -333,7 +335,8 @@ def _config(address: str | None, given: dict[str, Any]) -> tuple[dict[str, Any],
     if unknown:
         raise ValueError(
             f"add_node() got {', '.join(unknown)}, which it does not know; it takes num_cpus, num_gpus, memory, resources, "
-            "labels, object_store_memory, object_spilling_directory, device_isolation, device_violations, gpu_memory, temp_dir, node_name, "
+            "labels, object_store_memory, object_spilling_directory, device_isolation, device_violations, gpu_memory, gpu_memory_enforcement, "
+            "gpu_memory_library, temp_dir, node_name, "
             "node_ip_address and env_vars"
         )
     return config, variables

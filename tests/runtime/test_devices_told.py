@@ -33,7 +33,7 @@ def row(slot: int, ordinal: int = 0, share: float = 1.0, memory_bytes: int = 80 
     bus = BUSES[slot].lower()
     known = {"uuid": f"GPU-{slot}", "pci_address": f"0000:{bus}:00.0", "isolation": "variable"}
     own = {"resource": "GPU", "slot": slot, "ordinal": ordinal, "id": str(slot), "share": share, "memory_bytes": memory_bytes}
-    return {**known, **own}
+    return {**known, **own, "memory_tier": None, "memory_watched": False}
 
 
 def test_devices_are_told_with_where_they_are_and_how_much_of_each_is_granted() -> None:
@@ -42,7 +42,9 @@ def test_devices_are_told_with_where_they_are_and_how_much_of_each_is_granted() 
     (device,) = ray.get(told.options(num_gpus=0.25).remote(), timeout=60)
     assert device == row(device["slot"], share=0.25, memory_bytes=20 * GIB)
     (device,) = ray.get(told.options(gpu_memory="8GiB").remote(), timeout=60)
-    assert device == row(device["slot"], share=0.1, memory_bytes=8 * GIB)
+    # Whether it is watched is known when the library has said who has memory of the device.
+    kept = {"memory_tier": "framework", "memory_watched": device["memory_watched"]}
+    assert device == {**row(device["slot"], share=0.1, memory_bytes=8 * GIB), **kept}
     assert ray.get(told.remote(), timeout=60) == [] and ray.get_runtime_context().get_devices() == []
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -37,8 +40,19 @@ class Holder:
             "ids": ray.get_gpu_ids(),
             "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
             "resources": ray.get_runtime_context().get_assigned_resources(),
-            "variables": {name: value for name, value in os.environ.items() if "GPU_MEM" in name or "MEM_FRACTION" in name},
+            "variables": {name: value for name, value in os.environ.items() if _is_of_memory(name)},
         }
+
+    def devices(self) -> list[dict[str, Any]]:
+        return ray.get_runtime_context().get_devices()
+
+    def preloaded(self) -> tuple[str, str, str]:
+        child = subprocess.run([sys.executable, "-c", "print(open('/proc/self/maps').read())"], capture_output=True, text=True)
+        return os.environ.get("LD_PRELOAD", ""), Path("/proc/self/maps").read_text(), child.stdout
+
+
+def _is_of_memory(name: str) -> bool:
+    return any(part in name for part in ("GPU_MEM", "MEM_FRACTION", "MEM_LIMIT", "MEMORY_LIMIT_0"))
 
 
 @ray.remote(gpu_memory=10 * GIB, num_cpus=0)
@@ -151,7 +165,10 @@ def test_status_says_who_asked_for_how_much() -> None:
     holder = Holder.remote()
     ray.get(holder.facts.remote())
     shown = commands.run("status", f"--address={ray.get_runtime_context().gcs_address}")
-    assert "6.0 GiB (what it uses is not known) of it: Holder" in shown, shown
+    # Nobody can tell who has memory of a device in name only: it is not said that anybody looks.
+    assert "6.0 GiB (framework; what it uses is not known) of it: Holder" in shown, shown
+    (device,) = ray.get(holder.devices.remote())
+    assert (device["memory_tier"], device["memory_watched"]) == ("framework", False)
     ray.kill(holder)
 
 
@@ -223,6 +240,95 @@ def test_the_machine_is_one_whose_gpu_is_large_enough(request: pytest.FixtureReq
     remove_placement_group(apart)
 
 
+class OutOfMemoryError(RuntimeError):
+    """Called as PyTorch's is."""
+
+
+def test_a_frameworks_error_for_want_of_memory_says_what_it_was_capped_at() -> None:
+    def fail(text: str) -> None:
+        raise OutOfMemoryError(text)
+
+    def said(text: str, **options: Any) -> str:
+        with pytest.raises(OutOfMemoryError) as raised:
+            ray.get(ray.remote(fail).options(num_cpus=0, **options).remote(text), timeout=60)
+        return str(raised.value)
+
+    text = "CUDA out of memory. Tried to allocate 9.00 GiB."
+    capped = said(text, gpu_memory="8GiB")
+    assert f"{text}\nOxiray: this process was capped at 8 GiB (gpu_memory=8589934592, tier framework)" in capped, capped
+    share = said(text, num_gpus=0.25, runtime_env={"env_vars": {"OXIRAY_SHARE_MEMORY": "cap"}})
+    assert "capped at 4 GiB (a share that is a limit on memory, tier framework)" in share, share
+    assert "Oxiray:" not in said(text, num_gpus=1) and "Oxiray:" not in said("no such file", gpu_memory="8GiB")
+
+
+@pytest.fixture
+def another_cluster(request: pytest.FixtureRequest) -> Any:
+    """Starts another cluster in place of this module's."""
+    ray.shutdown()
+    request.addfinalizer(lambda: ray.init(num_cpus=8, num_gpus=2, gpu_memory="16GiB"))
+    request.addfinalizer(ray.shutdown)
+    return lambda **options: ray.init(num_cpus=4, num_gpus=1, gpu_memory="16GiB", **options)
+
+
+def test_only_what_was_asked_for_keeps_memory_and_is_named(another_cluster: Any) -> None:
+    another_cluster(gpu_memory_enforcement="none")
+    holder = Holder.remote()
+    own = {"OXIRAY_GPU_MEMORY": str(6 * GIB), "OXIRAY_GPU_MEMORY_TIER": "none"}
+    assert ray.get(holder.facts.remote(), timeout=60)["variables"] == own
+    assert ray.get(holder.devices.remote())[0]["memory_tier"] == "none"
+    shown = commands.run("status", f"--address={ray.get_runtime_context().gcs_address}")
+    assert "6.0 GiB (kept by nothing; what it uses is not known) of it: Holder" in shown, shown
+
+
+def test_a_library_of_the_users_keeps_memory_in_workers_and_what_they_start(another_cluster: Any, library: str) -> None:
+    another_cluster(gpu_memory_library=library)
+    own = {"env_vars": {"LD_PRELOAD": "/does/not/exist.so", "CUDA_DEVICE_MEMORY_LIMIT_0": "1t"}}
+    for environment, preload in (({}, library), (own, f"{library}:/does/not/exist.so")):
+        holder = Holder.options(runtime_env=environment).remote()
+        said, maps, of_child = ray.get(holder.preloaded.remote(), timeout=60)
+        assert said == preload and library in maps and library in of_child, said
+        assert ray.get(holder.facts.remote())["variables"]["CUDA_DEVICE_MEMORY_LIMIT_0"] == "6144m"
+        assert ray.get(holder.devices.remote())[0]["memory_tier"] == "interposer"
+        ray.kill(holder)
+    whole = Holder.options(gpu_memory=None, num_gpus=1).remote()
+    said, maps, _ = ray.get(whole.preloaded.remote(), timeout=60)
+    assert said == "" and library not in maps, "who asked for no memory is left alone"
+
+
+def test_clients_of_an_mps_server_are_told_their_limit(
+    another_cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = tmp_path / "host"
+    shutil.copytree(nvml.ROOT / "tests" / "fixtures" / "hosts" / "nvidia-h100x8", host)
+    description = json.loads((host / "host.json").read_text())
+    description.setdefault("environment", {})["CUDA_MPS_PIPE_DIRECTORY"] = "/run/mps"
+    question = "/bin/sh -c echo get_server_list | nvidia-cuda-mps-control"
+    description.setdefault("commands", {})[question] = {"status": 0}
+    (host / "host.json").write_text(json.dumps(description))
+    monkeypatch.setenv("OXIRAY_HOST_ROOT", str(host))
+    another_cluster(gpu_memory_enforcement="require:mps,framework")
+    holder = Holder.remote()
+    said = ray.get(holder.facts.remote(), timeout=60)["variables"]
+    assert said["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=6144M" and "OXIRAY_GPU_MEMORY_FRACTION" in said
+    assert ray.get(holder.devices.remote())[0]["memory_tier"] == "mps"
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"gpu_memory_enforcement": "require:mps"}, "require:mps: it does not work here: CUDA_MPS_PIPE_DIRECTORY is not set"),
+        ({"gpu_memory_enforcement": "require:watched"}, "require:watched: it does not work here"),
+        ({"gpu_memory_enforcement": "framework,magic"}, "`magic` is nothing that keeps memory of GPUs"),
+        ({"gpu_memory_library": "/no/such/library.so"}, "gpu-memory-library=/no/such/library.so .* there is no such file"),
+    ],
+)
+def test_what_cannot_keep_memory_and_is_required_keeps_a_node_from_starting(
+    another_cluster: Any, given: dict[str, str], text: str
+) -> None:
+    with pytest.raises(Exception, match=text):
+        another_cluster(**given)
+
+
 @pytest.fixture(scope="module")
 def library() -> str:
     """The library that answers as NVML does."""
@@ -231,7 +337,7 @@ def library() -> str:
 
 @pytest.mark.parametrize(
     ("asked", "how"),
-    [({"gpu_memory": "8GiB"}, "(gpu_memory=8589934592)"), ({"num_gpus": 0.1}, "(a share that is a limit on memory)")],
+    [({"gpu_memory": "8GiB"}, "(gpu_memory=8589934592, watched)"), ({"num_gpus": 0.1}, "(a share that is a limit on memory, watched)")],
     ids=["bytes", "share"],
 )
 def test_who_takes_more_than_it_asked_for_is_ended_and_nobody_else(
@@ -281,6 +387,6 @@ def test_who_takes_more_than_it_asked_for_is_ended_and_nobody_else(
     assert f"used 9.00 GiB of the memory of GPU 0 and had asked for 8.00 GiB {how}" in text, text
     assert ray.wait([stays], timeout=0.1)[0] == []
     shown = commands.run("status", f"--address={ray.get_runtime_context().gcs_address}")
-    assert "8.0 GiB (it uses 8.5 GiB) of it: greedy" in shown, shown
+    assert "8.0 GiB (framework, watched; it uses 8.5 GiB) of it: greedy" in shown, shown
     write()
     ray.cancel(stays, force=True)

@@ -114,6 +114,16 @@ pub(crate) struct DeviceOptions {
     /// gpu_memory= need GPUs of a known size.
     #[arg(long, value_name = "BYTES", value_parser = oxiray_resources::size_from_text)]
     pub(crate) gpu_memory: Option<u64>,
+    /// What keeps processes to memory of GPUs that they asked for, in the order in which it is tried: a list of `mps` (the MPS
+    /// server whose control daemon runs), `interposer` (the library of --gpu-memory-library), `framework` (allocators of
+    /// frameworks), `watched` (who is seen with more is ended) and `none`. With `require:NAME` the node does not start where
+    /// that one does not work. All that work where it is left out.
+    #[arg(long, value_name = "LIST")]
+    pub(crate) gpu_memory_enforcement: Option<String>,
+    /// A library that keeps programs of CUDA to CUDA_DEVICE_MEMORY_LIMIT_0: it is loaded (LD_PRELOAD) into workers that asked for
+    /// memory of a GPU.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) gpu_memory_library: Option<String>,
     /// Which of several free devices are taken: `topology` takes those that are near to each other, `lowest` those with the
     /// lowest numbers.
     #[arg(long, value_name = "topology|lowest")]

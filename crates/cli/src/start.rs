@@ -109,6 +109,8 @@ fn config(options: &StartOptions) -> anyhow::Result<Config> {
         device_isolation: options.devices.device_isolation.clone(),
         device_violations: options.devices.device_violations.clone(),
         gpu_memory: options.devices.gpu_memory,
+        gpu_memory_enforcement: options.devices.gpu_memory_enforcement.clone(),
+        gpu_memory_library: options.devices.gpu_memory_library.clone(),
         device_order: options.devices.device_order.clone(),
         pin_cpus: options.devices.pin_cpus.clone(),
         share_memory: options.devices.share_memory.clone(),

@@ -7,7 +7,7 @@ use oxiray_visitor::json;
 use oxiray_wire::message::{ClusterQuery, DeviceUse};
 use oxiray_wire::state::{
     ActorPhase, AutoscalerState, ClusterState, DeviceIsolation, DeviceMemory, DeviceRow, DeviceTier, ForeignUse,
-    GroupRow, GroupState, NodeRow, ReplicaLimits, Slots, WorkerDuty,
+    GroupRow, GroupState, MemoryTier, NodeRow, ReplicaLimits, Slots, WorkerDuty,
 };
 use std::fmt::Write as _;
 
@@ -144,10 +144,21 @@ fn draw_devices(text: &mut String, devices: &[DeviceRow]) {
 
 /// The memory that a process asked for, and what it has.
 fn asked_memory(memory: &DeviceMemory) -> String {
-    let used = memory
-        .used_bytes
-        .map_or_else(|| " (what it uses is not known)".to_owned(), |used| format!(" (it uses {})", bytes(used as f64)));
-    format!("{}{used}", bytes(memory.asked_bytes as f64))
+    let used = memory.used_bytes;
+    let used =
+        used.map_or_else(|| "what it uses is not known".to_owned(), |used| format!("it uses {}", bytes(used as f64)));
+    format!("{} ({}; {used})", bytes(memory.asked_bytes as f64), kept(memory))
+}
+
+/// What keeps a process to its memory.
+fn kept(memory: &DeviceMemory) -> String {
+    let watched = if memory.is_watched && memory.tier != MemoryTier::Watched { ", watched" } else { "" };
+    match memory.tier {
+        MemoryTier::None => "kept by nothing".to_owned(),
+        MemoryTier::Interposer => format!("kept by a library{watched}"),
+        MemoryTier::Mps => format!("kept by MPS{watched}"),
+        tier @ (MemoryTier::Framework | MemoryTier::Watched) => format!("{tier}{watched}"),
+    }
 }
 
 /// Who has memory of a device that its node did not start.

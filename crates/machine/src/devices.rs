@@ -81,6 +81,8 @@ pub(crate) struct Opened {
 pub(crate) struct Measured {
     pub(crate) next: Option<Instant>,
     pub(crate) uses: Vec<DeviceUse>,
+    /// Those of which it is told what each process has.
+    pub(crate) listing: BTreeSet<DeviceSlot>,
     /// The devices that their drivers have lost, each by resource and slot.
     pub(crate) lost: BTreeSet<(String, u32)>,
     /// Stands for the driver among those who keep devices out of service.

@@ -6,6 +6,7 @@
 //!   group the devices of all bundles of that group on this machine.
 //! - ISOLATION-3: a request has its worker kept from devices further than its node keeps all, and never less far.
 
+use crate::memory_tiers::MemoryPlan;
 use crate::names::Key;
 use oxiray_accelerators::{DeviceNode, DeviceOffer, Offer, WorkerEnvironment, chooses_devices, hides_devices};
 use oxiray_fence::{DenyList, DenyRule, Isolation, Mechanism, NodeKind};
@@ -31,6 +32,8 @@ pub struct IsolationPlan {
     pub is_root: bool,
     /// Whether a share of a GPU is a limit on its memory, as bytes that are asked for are.
     pub caps_shares: bool,
+    /// What keeps processes to the memory of a device that they asked for.
+    pub memory: MemoryPlan,
     /// Where the machine's files are, for one that was recorded; `/` for a real one.
     pub root: PathBuf,
 }
@@ -44,6 +47,7 @@ impl Default for IsolationPlan {
             why: String::new(),
             is_root: false,
             caps_shares: false,
+            memory: MemoryPlan::default(),
             root: PathBuf::from("/"),
         }
     }

@@ -1,6 +1,7 @@
 //! What a daemon is told at its start, and what the machine makes of it.
 
 use crate::limits::Limits;
+use crate::memory_tiers::{ENFORCEMENT_VARIABLE, LIBRARY_VARIABLE, MemoryTierError, memory_plan};
 use crate::workers::memory::MonitorOptions;
 use crate::{lease, machine};
 use oxiray_accelerators::{Host, Offer, STRATEGY_VARIABLE, SlotDevice, detect, offer};
@@ -104,6 +105,11 @@ pub struct MachineConfig {
     pub device_violations: Option<String>,
     /// Bytes of memory that each GPU has, in place of what is found.
     pub gpu_memory: Option<u64>,
+    /// What keeps processes to memory of GPUs that they asked for, in order; as `OXIRAY_GPU_MEMORY_ENFORCEMENT` says where it is
+    /// left out.
+    pub gpu_memory_enforcement: Option<String>,
+    /// The library that does so before CUDA's; as `OXIRAY_GPU_MEMORY_LIBRARY` says where it is left out.
+    pub gpu_memory_library: Option<String>,
     /// Which of several free devices are taken: `topology` or `lowest`; as `OXIRAY_DEVICE_ORDER` says where it is left out.
     pub device_order: Option<String>,
     /// Whether a share of a GPU is a limit on its memory: `cap`, or `promise`; as `OXIRAY_SHARE_MEMORY` says where it is left out.
@@ -264,6 +270,9 @@ pub enum PlanError {
         /// What was asked for.
         given: String,
     },
+    /// Memory of GPUs is not kept as was asked for.
+    #[error(transparent)]
+    MemoryTiers(#[from] MemoryTierError),
     /// There is no such mode of CPU pinning.
     #[error("CPU pinning is `{given}`; it is to be `local` or `off`, as --pin-cpus= or in {PIN_VARIABLE}")]
     Pin {
@@ -389,7 +398,12 @@ pub fn plan(config: &Config, host: &Host) -> Result<(Plan, Bounds), PlanError> {
     let said = |(variable, label): &(&str, &str)| Some(((*label).to_owned(), host.variable(variable)?));
     labels.extend(VARIABLE_LABELS.iter().filter_map(said).filter(|(_, value)| !value.is_empty()));
     labels.extend(config.machine.labels.clone());
-    let warnings = detection.warnings.iter().chain(&offer.warnings).cloned().collect();
+    let (memory, unused) = memory_plan(
+        config.machine.gpu_memory_enforcement.clone().or_else(|| host.variable(ENFORCEMENT_VARIABLE)),
+        config.machine.gpu_memory_library.clone().or_else(|| host.variable(LIBRARY_VARIABLE)),
+        (host, &offer),
+    )?;
+    let warnings = detection.warnings.iter().chain(&offer.warnings).cloned().chain(unused).collect();
     let bounds = Bounds {
         monitor: monitor(host.variable(MEMORY_THRESHOLD_VARIABLE), host.variable(MEMORY_PERIOD_VARIABLE))?,
         spill_fullness_max: fullness(host.variable(SPILL_FULLNESS_VARIABLE))?,
@@ -398,7 +412,7 @@ pub fn plan(config: &Config, host: &Host) -> Result<(Plan, Bounds), PlanError> {
     let plan = Plan {
         node,
         inventory,
-        isolation: isolation_plan(config, host, &offer)?,
+        isolation: IsolationPlan { memory, ..isolation_plan(config, host, &offer)? },
         labels,
         store_bytes,
         hostname: machine::hostname(),

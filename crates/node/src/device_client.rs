@@ -33,7 +33,7 @@ const OWN_NAMESPACE: &str = "pid:[4026531836]";
 const DAEMON: &str = "oxiray";
 
 /// Whether processes are called here what libraries call them.
-fn sees_all() -> bool {
+pub(crate) fn sees_all() -> bool {
     std::fs::read_link("/proc/self/ns/pid").is_ok_and(|name| name.as_os_str() == OWN_NAMESPACE)
 }
 

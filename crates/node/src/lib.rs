@@ -48,6 +48,7 @@ mod listener;
 mod logs;
 mod machine;
 mod membership;
+mod memory_tiers;
 mod network;
 mod objects;
 mod poller;

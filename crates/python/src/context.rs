@@ -132,6 +132,8 @@ pub(crate) fn devices(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
             row.set_item("share", facts.share as f64 / 10_000.0)?;
             row.set_item("memory_bytes", Some(facts.memory_bytes).filter(|bytes| *bytes > 0))?;
             row.set_item("isolation", facts.isolation.name())?;
+            row.set_item("memory_tier", facts.memory.as_ref().map(|kept| kept.tier.name()))?;
+            row.set_item("memory_watched", facts.memory.as_ref().is_some_and(|kept| kept.is_watched))?;
             answer.append(row)?;
         }
     }

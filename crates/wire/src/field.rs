@@ -11,8 +11,8 @@ use crate::message::{
 };
 use crate::shape::{self, Shape};
 use crate::state::{
-    ActorPhase, DemandKind, DeviceService, DeviceTier, ExitKind, GroupScheduling, GroupState, HealthState, ProcessRole,
-    ReplicaPhase, StateKind, TaskKind, WorkerDuty,
+    ActorPhase, DemandKind, DeviceService, DeviceTier, ExitKind, GroupScheduling, GroupState, HealthState, MemoryTier,
+    ProcessRole, ReplicaPhase, StateKind, TaskKind, WorkerDuty,
 };
 use bytes::{Buf, BufMut, Bytes};
 use oxiray_ids::{
@@ -490,7 +490,7 @@ macro_rules! numbered {
 
 numbered! {
     AskedIsolation, DeviceAction, KeyValueAction, LabelOperator, MetricKind, ObjectUse, OutOfMemory, StrategyKind, SubmissionAction, SubmissionState,
-    TaskStage, TokenAction, ActorPhase, DemandKind, DeviceService, DeviceTier, ExitKind, GroupScheduling, GroupState, HealthState, ProcessRole, StateKind,
+    TaskStage, TokenAction, ActorPhase, DemandKind, DeviceService, DeviceTier, ExitKind, GroupScheduling, GroupState, HealthState, MemoryTier, ProcessRole, StateKind,
     TaskKind, WorkerDuty,
 }
 

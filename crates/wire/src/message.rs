@@ -9,7 +9,7 @@
 use crate::field::Nested;
 use crate::frame::{CONTROL_BYTES_LIMIT, FRAME_BYTES_LIMIT, FrameError, MESSAGE_BYTES_LIMIT};
 use crate::shape::Shape;
-use crate::state::DeviceTier;
+use crate::state::{DeviceMemory, DeviceTier};
 use bytes::{Bytes, BytesMut};
 use oxiray_fields::Fields;
 use oxiray_ids::{ObjectId, WorkerId, WorkerNumber};
@@ -439,6 +439,9 @@ pub struct DeviceFacts {
     /// What keeps the process from other devices.
     #[field(6)]
     pub isolation: DeviceTier,
+    /// What of its memory the process may take, and what keeps it to that; nothing where there is no limit.
+    #[field(7)]
+    pub memory: Option<DeviceMemory>,
 }
 
 /// What a process must find around it: part of what makes workers interchangeable.

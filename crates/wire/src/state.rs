@@ -6,6 +6,7 @@
 //! for a whole unit, and bytes for `memory` and `object_store_memory`.
 
 mod cluster;
+mod device_memory;
 mod explanation;
 mod growth;
 mod holdings;
@@ -14,10 +15,10 @@ mod summary;
 mod words;
 
 pub use cluster::{
-    ClusterState, ConnectedJob, DaemonState, DeviceCondition, DeviceHolder, DeviceIsolation, DeviceMemory, DeviceRow,
-    DeviceTold, DrainState, DrainTold, ForeignUse, LeftOnNode, MemoryLevel, StoreState, TurnFigures, WaitingRow,
-    WorkerLimits,
+    ClusterState, ConnectedJob, DaemonState, DeviceCondition, DeviceHolder, DeviceIsolation, DeviceRow, DeviceTold,
+    DrainState, DrainTold, ForeignUse, LeftOnNode, MemoryLevel, StoreState, TurnFigures, WaitingRow, WorkerLimits,
 };
+pub use device_memory::DeviceMemory;
 pub use explanation::{Explanation, NodeVerdict};
 pub use growth::{
     AutoscalerState, BundleRecord, FreeShare, FreeShares, GroupEntry, GroupStatus, GrowthView, IDLE_TIMEOUT_S,
@@ -31,8 +32,8 @@ pub use rows::{
 };
 pub use summary::{CallCounts, ObjectCounts, Summary};
 pub use words::{
-    ActorPhase, DemandKind, DeviceService, DeviceTier, ExitKind, GroupScheduling, GroupState, HealthState, ProcessRole,
-    StateKind, TaskKind, WorkerDuty,
+    ActorPhase, DemandKind, DeviceService, DeviceTier, ExitKind, GroupScheduling, GroupState, HealthState, MemoryTier,
+    ProcessRole, StateKind, TaskKind, WorkerDuty,
 };
 
 use oxiray_fields::Fields;

@@ -2,7 +2,7 @@
 
 use super::NodeCore;
 use super::device_memory::asked_memory;
-use crate::device_memory::memory_variables;
+use crate::device_memory::{PRELOAD_VARIABLE, memory_variables};
 use crate::isolation::{Decision, DeviceFence, Refusal, Slots};
 use crate::served_head::Link;
 use crate::worker::{Duty, Post};
@@ -12,7 +12,7 @@ use oxiray_families::{device_resource, device_resources};
 use oxiray_ids::{JobId, WorkerId};
 use oxiray_resources::{DeviceShares, Grant, Quantity, ResourceName};
 use oxiray_wire::message::{Amount, Assign, DeviceFacts, DeviceNumbers, Devices, Environment, Variable, Welcome};
-use oxiray_wire::state::{DeviceMemory, DeviceTier};
+use oxiray_wire::state::{DeviceMemory, DeviceTier, MemoryTier};
 use std::collections::BTreeMap;
 
 /// How many threads numeric libraries start.
@@ -48,7 +48,11 @@ impl NodeCore {
         let key = if let Some(key) = reused {
             key
         } else {
-            let origin = self.origin_of(post.job, &environment);
+            let mut origin = self.origin_of(post.job, &environment);
+            if let Some(value) = self.preload_of(&grant, &environment) {
+                origin.variables.retain(|variable| variable.name != PRELOAD_VARIABLE);
+                origin.variables.push(Variable { name: PRELOAD_VARIABLE.to_owned(), value: Some(value) });
+            }
             self.take_spare(&origin, post.job, decision.by_cgroup.is_some())
         };
         let worker = self.workers.get_mut(&key).expect("it was just chosen");
@@ -133,7 +137,7 @@ impl NodeCore {
             }
             let devices = slots.iter().map(|(resource, slots)| {
                 let (ids, preset) = visible_ids(&self.plan.offer, resource, slots, around);
-                let facts = self.device_facts(grant, resource, decision.told.tier);
+                let facts = self.device_facts(grant, resource, decision.told.tier, own);
                 Devices { resource: (*resource).to_owned(), ids, preset, facts }
             });
             let mut resources = amounts(grant.demand().iter());
@@ -143,7 +147,10 @@ impl NodeCore {
                     resources.push(Amount { resource: ResourceName::GPU.to_string(), units: part.share.units() });
                 }
                 let is_set = |name: &str| (around.node)(name).is_some() || (around.own)(name).is_some();
-                let given = memory_variables(part.memory_bytes, whole, is_set);
+                let tier = self.memory_kept(grant, own).map_or(MemoryTier::None, |kept| kept.tier);
+                let tells_frameworks = self.plan.isolation.memory.has(MemoryTier::Framework);
+                let mut given = memory_variables((part.memory_bytes, whole), tier, tells_frameworks, is_set);
+                given.extend(self.preload_of(grant, own).map(|value| (PRELOAD_VARIABLE.to_owned(), value)));
                 variables.extend(given.into_iter().map(|(name, value)| Variable { name, value: Some(value) }));
             }
             let (fence, cpus) = (decision.fence.clone(), self.processors_for(grant, &slots));
@@ -153,7 +160,14 @@ impl NodeCore {
     }
 
     /// What a process may know of the devices that it was granted of a resource.
-    fn device_facts(&self, grant: &Grant, resource: &str, isolation: DeviceTier) -> Vec<DeviceFacts> {
+    fn device_facts(
+        &self,
+        grant: &Grant,
+        resource: &str,
+        isolation: DeviceTier,
+        own: &Environment,
+    ) -> Vec<DeviceFacts> {
+        let memory = self.memory_kept(grant, own).filter(|_| resource == ResourceName::GPU.as_str());
         let slots = self.plan.offer.of(resource).map_or(&[][..], |of| &of.slots);
         let facts = grant.devices_of(resource).iter().map(|part| {
             let known = slots.get(part.device as usize).and_then(Option::as_ref);
@@ -164,6 +178,7 @@ impl NodeCore {
                 share: part.share.units(),
                 memory_bytes: part.memory_bytes,
                 isolation,
+                memory: memory.clone(),
             }
         });
         facts.collect()
@@ -240,9 +255,9 @@ impl NodeCore {
             let pid = found.and_then(|(_, worker)| worker.pid).unwrap_or(0);
             let isolation = found.and_then(|(key, _)| self.devices.isolation.get(key).cloned());
             let memory = found.and_then(|(key, worker)| {
-                let asked_bytes = self.memory_limit(worker.grant.as_ref()?, &worker.environment)?;
+                let kept = self.memory_kept(worker.grant.as_ref()?, &worker.environment)?;
                 let used_bytes = self.devices.memory.used(&(**key, (resource.to_owned(), slot)));
-                Some(DeviceMemory { asked_bytes, used_bytes })
+                Some(DeviceMemory { used_bytes, ..kept })
             });
             Holder { pid, label, share, isolation, memory }
         });

@@ -6,11 +6,12 @@
 use super::NodeCore;
 use crate::Key;
 use crate::device_checks::DeviceSlot;
-use crate::device_memory::{CAP, MemoryGranted, SHARE_VARIABLE};
+use crate::device_memory::{CAP, MemoryGranted, PRELOAD_VARIABLE, SHARE_VARIABLE};
 use crate::memory::{Cause, shown};
 use oxiray_accelerators::DeviceUse;
 use oxiray_resources::{Grant, Quantity, ResourceName, ResourceNeed};
 use oxiray_wire::message::{Environment, OutOfMemory, Variable};
+use oxiray_wire::state::{DeviceMemory, MemoryTier};
 use std::collections::BTreeSet;
 
 /// How much memory of one device a grant was asked for, where it was.
@@ -44,6 +45,24 @@ impl NodeCore {
         Some(MemoryGranted { share, size_bytes })
     }
 
+    /// What keeps who has this grant to the memory of the device, where there is a limit (TIERS-1).
+    pub(super) fn memory_kept(&self, grant: &Grant, own: &Environment) -> Option<DeviceMemory> {
+        let asked_bytes = self.memory_limit(grant, own)?;
+        let memory = &self.plan.isolation.memory;
+        let device = (ResourceName::GPU.to_string(), grant.devices_of(ResourceName::GPU.as_str()).first()?.device);
+        let is_watched = memory.has(MemoryTier::Watched) && self.devices.measured.listing.contains(&device);
+        let tier = memory.in_force(!own.native, is_watched);
+        Some(DeviceMemory { asked_bytes, used_bytes: None, tier, is_watched })
+    }
+
+    /// What `LD_PRELOAD` is to say in a worker with this grant, where a library keeps it to its memory.
+    pub(super) fn preload_of(&self, grant: &Grant, own: &Environment) -> Option<String> {
+        self.memory_kept(grant, own).filter(|kept| kept.tier == MemoryTier::Interposer)?;
+        let said = own.variables.iter().find(|variable| variable.name == PRELOAD_VARIABLE);
+        let said = said.map_or_else(|| self.plan.variables.get(PRELOAD_VARIABLE), |variable| variable.value.as_ref());
+        Some(self.plan.isolation.memory.preload(said.map(String::as_str)))
+    }
+
     /// DEVICE-MEMORY-1.
     pub(super) fn judge_device_memory(&mut self, found: &[DeviceUse]) {
         let held: Vec<(Key, u32, DeviceSlot, u64)> = self.memory_holders().collect();
@@ -58,7 +77,8 @@ impl NodeCore {
             }
             let own = processes.iter().filter(|one| one.pid == pid || one.ancestors.contains(&pid));
             let used: u64 = own.map(|one| one.bytes).fold(0, u64::saturating_add);
-            if self.devices.memory.saw((key, slot.clone()), used, asked) {
+            let is_too_much = self.devices.memory.saw((key, slot.clone()), used, asked);
+            if is_too_much && self.plan.isolation.memory.has(MemoryTier::Watched) {
                 self.end_for_device_memory(key, &slot, (used, asked));
             }
         }
@@ -80,7 +100,7 @@ impl NodeCore {
         let is_asked = worker.grant.as_ref().is_some_and(|grant| asked_memory(grant).is_some());
         let how = if is_asked { format!("gpu_memory={asked}") } else { "a share that is a limit on memory".to_owned() };
         let text = format!(
-            "it (pid {}) used {} of the memory of {} {} and had asked for {} ({how}), on node {} ({}), which ended it. Ask for \
+            "it (pid {}) used {} of the memory of {} {} and had asked for {} ({how}, watched), on node {} ({}), which ended it. Ask for \
              more, or have it use less: frameworks are told how much they may take, and what a process needs besides is not \
              counted up to {}",
             worker.pid.unwrap_or(0),

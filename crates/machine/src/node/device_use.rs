@@ -48,11 +48,13 @@ impl NodeCore {
     pub fn devices_measured(&mut self, found: Vec<Found>) {
         let is_used = self.has_devices_in_use();
         self.judge_processes(&found);
+        self.devices.measured.listing.clear();
         for found in &found {
             let device = (found.resource.to_owned(), found.slot);
             if let Some(bytes) = found.usage.unlisted_bytes {
                 let is_taken = self.is_taken(&device);
                 self.devices.checks.baselines.measured(&device, bytes, is_taken);
+                self.devices.measured.listing.insert(device);
             }
         }
         self.judge_device_memory(&found);

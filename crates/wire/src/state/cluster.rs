@@ -1,5 +1,6 @@
 //! The cluster in whole, as `oxiray status` and `nodes()` read it.
 
+use super::device_memory::DeviceMemory;
 use super::rows::{ActorRow, GroupRow, NodeRow, WorkerRow};
 use super::words::{DemandKind, DeviceService, DeviceTier, HealthState};
 use super::{Amounts, AutoscalerState, StandingRecord};
@@ -190,18 +191,6 @@ pub struct DeviceHolder {
     #[field(5)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<DeviceMemory>,
-}
-
-/// The memory of a device that a process asked for.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Fields, Serialize, Deserialize)]
-#[serde(default)]
-pub struct DeviceMemory {
-    /// How much it asked for.
-    #[field(1)]
-    pub asked_bytes: u64,
-    /// How much it was last seen to have; nothing where nobody tells.
-    #[field(2)]
-    pub used_bytes: Option<u64>,
 }
 
 /// What keeps a process from devices that it was not granted.

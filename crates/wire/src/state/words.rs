@@ -159,6 +159,20 @@ words! {
         Watched = 5: "watched",
     }
 
+    /// What keeps a process to the memory of a device that it asked for, weakest first.
+    MemoryTier {
+        /// Nothing: it is accounted for, and no more.
+        None = 0: "none",
+        /// Who is seen with more is ended.
+        Watched = 1: "watched",
+        /// The allocators of frameworks, in its own process.
+        Framework = 2: "framework",
+        /// A library that is loaded before CUDA's and counts what is allocated through it.
+        Interposer = 3: "interposer",
+        /// The MPS server whose client it is.
+        Mps = 4: "mps",
+    }
+
     /// Who waits for resources.
     DemandKind {
         /// Tasks.

@@ -1,0 +1,205 @@
+//! What of that which keeps processes to the memory of a device works on this machine.
+
+use crate::device_client::sees_all;
+use oxiray_accelerators::{DeviceOffer, DeviceProcesses, Host, Offer};
+use oxiray_families::HostFacts as _;
+use oxiray_machine::{AskedTier, MemoryPlan};
+use oxiray_resources::ResourceName;
+use oxiray_wire::state::MemoryTier;
+use std::path::Path;
+
+/// Says which tiers are used, in order.
+pub(crate) const ENFORCEMENT_VARIABLE: &str = "OXIRAY_GPU_MEMORY_ENFORCEMENT";
+/// Names the library that is loaded before CUDA's.
+pub(crate) const LIBRARY_VARIABLE: &str = "OXIRAY_GPU_MEMORY_LIBRARY";
+/// Where the control daemon of an MPS server is spoken to.
+const PIPES_VARIABLE: &str = "CUDA_MPS_PIPE_DIRECTORY";
+/// Asks that daemon for its servers, which it answers whether there are any or not.
+const MPS_QUESTION: &str = "echo get_server_list | nvidia-cuda-mps-control";
+/// The only family whose memory is kept by MPS and by libraries before CUDA's.
+const NVIDIA: &str = "nvidia";
+
+/// Why memory of GPUs is not kept as was asked for.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MemoryTierError {
+    /// There is no such tier.
+    #[error(
+        "`{name}` is nothing that keeps memory of GPUs; --gpu-memory-enforcement= (or {ENFORCEMENT_VARIABLE}) is a list of {}, \
+         each as it is or as `require:NAME`",
+        words()
+    )]
+    Unknown {
+        /// What was named.
+        name: String,
+    },
+    /// The node is not to start without it.
+    #[error(
+        "--gpu-memory-enforcement=require:{tier}: it does not work here: {why}. Name it without `require:` to have it where it \
+         works, or leave it out"
+    )]
+    Missing {
+        /// What is required.
+        tier: MemoryTier,
+        /// Why it does not work.
+        why: String,
+    },
+    /// There is no such library.
+    #[error("--gpu-memory-library={path} (or {LIBRARY_VARIABLE}) is to be the absolute path of a library: {why}")]
+    Library {
+        /// What was named.
+        path: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A library that nobody would load.
+    #[error("--gpu-memory-library={path} is of use with `interposer` in --gpu-memory-enforcement only, which has none")]
+    Unused {
+        /// The library.
+        path: String,
+    },
+}
+
+fn words() -> String {
+    let names: Vec<&str> = MemoryTier::ALL.iter().rev().map(|tier| tier.name()).collect();
+    names.join(", ")
+}
+
+/// What was asked for, and works here. What was named and does not work comes along in words.
+pub(crate) fn memory_plan(
+    asked: Option<String>,
+    library: Option<String>,
+    (host, offer): (&Host, &Offer),
+) -> Result<(MemoryPlan, Vec<String>), MemoryTierError> {
+    let said = |given: Option<String>| given.map(|given| given.trim().to_owned()).filter(|given| !given.is_empty());
+    let (asked, library) = (said(asked), said(library).unwrap_or_default());
+    check_library(&library)?;
+    let listed = asked.as_deref().map(AskedTier::list).transpose();
+    let listed = listed.map_err(|name| MemoryTierError::Unknown { name })?;
+    let all = || MemoryTier::ALL.iter().rev().map(|tier| AskedTier { tier: *tier, is_required: false }).collect();
+    let is_listed = listed.is_some();
+    let wanted: Vec<AskedTier> = listed.unwrap_or_else(all);
+    if !library.is_empty() && wanted.iter().all(|asked| asked.tier != MemoryTier::Interposer) {
+        return Err(MemoryTierError::Unused { path: library });
+    }
+    let mut plan = MemoryPlan { tiers: Vec::new(), library };
+    let mut warnings = Vec::new();
+    let Some(gpus) = offer.of(ResourceName::GPU.as_str()) else { return Ok((plan, warnings)) };
+    for AskedTier { tier, is_required } in wanted {
+        match why_not(tier, &plan.library, gpus, (host, offer)) {
+            None => plan.tiers.push(tier),
+            Some(why) if is_required => return Err(MemoryTierError::Missing { tier, why }),
+            Some(why) if is_listed => {
+                warnings.push(format!("memory of GPUs is not kept by `{tier}`, which does not work here: {why}"));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok((plan, warnings))
+}
+
+fn check_library(path: &str) -> Result<(), MemoryTierError> {
+    let wrong = |why: &str| Err(MemoryTierError::Library { path: path.to_owned(), why: why.to_owned() });
+    match Path::new(path) {
+        _ if path.is_empty() => Ok(()),
+        file if !file.is_absolute() => wrong("it is not absolute"),
+        _ if path.contains([':', ' ']) => wrong("the dynamic linker takes no colons and no spaces"),
+        file if !file.is_file() => wrong("there is no such file"),
+        _ => Ok(()),
+    }
+}
+
+/// Why a tier does not work for these GPUs; nothing where it does.
+fn why_not(tier: MemoryTier, library: &str, gpus: &DeviceOffer, (host, offer): (&Host, &Offer)) -> Option<String> {
+    let is_nvidias = gpus.family.key == NVIDIA;
+    match tier {
+        MemoryTier::None | MemoryTier::Framework => None,
+        MemoryTier::Watched => {
+            let is_told = DeviceProcesses::of(host, offer).iter().any(|of| of.resource() == gpus.resource());
+            let why = if !is_told {
+                "no library tells who has memory of these GPUs"
+            } else if !sees_all() {
+                "processes have other numbers here than the GPUs' library gives them, as in most containers"
+            } else {
+                return None;
+            };
+            Some(why.to_owned())
+        }
+        MemoryTier::Interposer | MemoryTier::Mps if !is_nvidias => Some("these GPUs are not NVIDIA's".to_owned()),
+        MemoryTier::Interposer => library.is_empty().then(|| "--gpu-memory-library names no library".to_owned()),
+        MemoryTier::Mps => no_mps(host),
+    }
+}
+
+/// Why no MPS server keeps memory; nothing where its control daemon answers.
+fn no_mps(host: &Host) -> Option<String> {
+    if host.variable(PIPES_VARIABLE).is_none_or(|given| given.trim().is_empty()) {
+        return Some(format!("{PIPES_VARIABLE} is not set where the node is started"));
+    }
+    match host.run(&["/bin/sh"], &["-c", MPS_QUESTION]) {
+        // Each server is a number on a line of its own.
+        Ok(Some(said)) if said.split_whitespace().all(|word| word.parse::<u32>().is_ok()) => None,
+        Ok(Some(said)) => Some(format!("the MPS control daemon says `{}`", said.trim())),
+        Ok(None) => Some("there is no /bin/sh to ask the MPS control daemon with".to_owned()),
+        Err(why) => Some(format!("the MPS control daemon does not answer: {why}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use oxiray_accelerators::{detect, offer};
+    use std::collections::BTreeMap;
+
+    /// What a machine makes of a list and a library, whose MPS control daemon says this, where there is one.
+    fn planned(asked: &str, library: &str, mps: Option<&str>) -> Result<(MemoryPlan, Vec<String>), MemoryTierError> {
+        let root = tempfile::tempdir().expect("a folder");
+        let write = |name: &str, text: &str| std::fs::write(root.path().join(name), text).expect("a file");
+        let mut description = serde_json::json!({"environment": {}, "commands": {}});
+        if let Some(said) = mps {
+            description["environment"][PIPES_VARIABLE] = "/run/mps".into();
+            description["commands"][format!("/bin/sh -c {MPS_QUESTION}")] =
+                serde_json::json!({"stdout_file": "mps.txt"});
+            write("mps.txt", said);
+        }
+        write("host.json", &description.to_string());
+        let host = Host::recorded(root.path()).expect("a machine");
+        let gpus = BTreeMap::from([("GPU".to_owned(), 1.0)]);
+        let offer = offer(&detect(&host), &|_| None, &gpus).expect("an offer");
+        memory_plan(Some(asked.to_owned()), Some(library.to_owned()), (&host, &offer))
+    }
+
+    #[test]
+    fn what_does_not_work_is_told_of_and_refused_where_it_is_required() {
+        let (plan, warnings) = planned("mps,framework,watched", "", None).expect("a plan");
+        assert_eq!(plan.tiers, [MemoryTier::Framework]);
+        assert!(
+            warnings.len() == 2 && warnings[0].contains("`mps`") && warnings[0].contains(PIPES_VARIABLE),
+            "{warnings:?}"
+        );
+        let error = planned("require:mps,framework", "", None).expect_err("there is none").to_string();
+        assert!(error.starts_with("--gpu-memory-enforcement=require:mps: it does not work here"), "{error}");
+        assert!(planned("", "", None).expect("by default").1.is_empty());
+        let error = planned("framework,magic", "", None).expect_err("there is none").to_string();
+        assert!(error.contains("`magic`") && error.contains("mps, interposer, framework, watched, none"), "{error}");
+    }
+
+    #[test]
+    fn mps_is_used_where_its_control_daemon_answers() {
+        assert_eq!(planned("", "", Some("4711\n")).expect("a plan").0.tiers[0], MemoryTier::Mps);
+        assert_eq!(planned("require:mps", "", Some("")).expect("no server yet").0.tiers, [MemoryTier::Mps]);
+        let error = planned("require:mps", "", Some("Cannot find MPS control daemon process\n")).expect_err("none");
+        assert!(error.to_string().contains("says `Cannot find MPS control daemon process`"), "{error}");
+    }
+
+    #[test]
+    fn a_library_is_there_and_used_or_refused() {
+        let library = std::env::current_exe().expect("some file").display().to_string();
+        let (plan, _) = planned("", &library, None).expect("a plan");
+        assert_eq!((plan.tiers[0], &plan.library), (MemoryTier::Interposer, &library));
+        assert!(matches!(planned("framework", &library, None), Err(MemoryTierError::Unused { .. })));
+        assert!(matches!(planned("require:interposer", "", None), Err(MemoryTierError::Missing { .. })));
+        for wrong in ["limit.so", "/no/such/library.so", "/lib/a:b.so"] {
+            assert!(matches!(planned("", wrong, None), Err(MemoryTierError::Library { .. })), "{wrong}");
+        }
+    }
+}
