@@ -102,16 +102,16 @@ mod tests {
     #[test]
     fn who_else_uses_a_device_is_told_of_once() {
         let (mut uses, device) = (ForeignUses::default(), ("GPU".to_owned(), 4));
-        let stranger = process(4711, 3 << 30, Belongs::Elsewhere);
+        let stranger = [process(4711, 3 << 30, Belongs::Elsewhere)];
         let text = "GPU 4 is also used by pid 4711 (python3), not Oxiray's: 3.00 GiB".to_owned();
-        let news = saw(&mut uses, &[stranger.clone(), process(9, 1 << 30, Belongs::ToThisNode)], false);
+        let news = saw(&mut uses, &[stranger[0].clone(), process(9, 1 << 30, Belongs::ToThisNode)], false);
         assert_eq!(news, ForeignNews { lines: vec![text.clone()], notices: Vec::new() }, "nobody has the device");
         assert_eq!(uses.of(&device).len(), 1, "the daemon's own is not foreign");
-        assert_eq!(saw(&mut uses, &[stranger.clone()], true).notices, [text.clone()]);
-        assert_eq!(saw(&mut uses, &[stranger.clone()], true), ForeignNews::default(), "FOREIGN-1");
+        assert_eq!(saw(&mut uses, &stranger, true).notices, std::slice::from_ref(&text));
+        assert_eq!(saw(&mut uses, &stranger, true), ForeignNews::default(), "FOREIGN-1");
         assert_eq!(saw(&mut uses, &[], true).lines, [format!("no longer: {text}")]);
         assert_eq!((uses.of(&device), uses.devices().count()), (Vec::new(), 0));
-        assert_eq!(saw(&mut uses, &[stranger], true).notices, [text], "it is another use");
+        assert_eq!(saw(&mut uses, &stranger, true).notices, [text], "it is another use");
     }
 
     #[test]

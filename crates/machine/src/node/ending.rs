@@ -143,7 +143,7 @@ impl NodeCore {
     /// CORE-1.
     fn devices_checked(&mut self, worker: Key, step: Step) {
         let Step { questions, alarms, notes, verdict } = step;
-        notes.into_iter().for_each(|note| self.log(note));
+        self.out.extend(notes.into_iter().map(Effect::Log));
         self.out.extend(questions.into_iter().map(Effect::AskDevice));
         for at in alarms {
             self.alarm_at(at, Alarm::DeviceCheck(worker));

@@ -6,6 +6,7 @@
 
 use super::NodeCore;
 use super::open_nodes::who;
+use crate::Effect;
 use crate::device_checks::DeviceSlot;
 use crate::devices::OpenedBy;
 use crate::memory::shown;
@@ -59,7 +60,7 @@ impl NodeCore {
     fn tell_of_others(&mut self, device: &DeviceSlot, others: &[&ProcessMemory]) {
         let holders = self.holders(device);
         let news = self.devices.foreign.saw(device, others, !holders.is_empty());
-        news.lines.into_iter().for_each(|line| self.log(line));
+        self.out.extend(news.lines.into_iter().map(Effect::Log));
         let jobs: BTreeSet<JobId> = holders.iter().filter_map(|holder| self.workers[holder].job).collect();
         for (job, text) in jobs.iter().flat_map(|job| news.notices.iter().map(move |text| (*job, text))) {
             self.notify(job, &format!("{text} (node {}, {})", self.plan.node, self.plan.ip));
