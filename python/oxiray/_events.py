@@ -27,6 +27,8 @@ logger = logging.getLogger("oxiray")
 _lock = threading.RLock()
 _thread: threading.Thread | None = None
 _waiting: dict[bytes, list[Callable[[], None]]] = {}
+#: Who is to be told when nothing here refers to an object any more.
+_watching: dict[bytes, list[Callable[[bytes], None]]] = {}
 
 
 #: Whether the lines of workers are shown with whose they are; structured logs say it themselves.
@@ -79,6 +81,7 @@ def forget() -> None:
     _lock = threading.RLock()
     _thread = None
     _waiting.clear()
+    _watching.clear()
 
 
 def _serve() -> None:
@@ -107,6 +110,8 @@ def _tell_news(printer: _Printer) -> None:
             report_unseen(rest[0])
         elif kind == "ready":
             _act(rest[0])
+        elif kind == "ended":
+            _tell_of_end(rest[0])
         else:
             for identifier in list(_waiting):
                 _act(identifier)
@@ -230,6 +235,31 @@ def when_told(identifier: bytes, ask: Callable[[], bool], act: Callable[[], None
     if not ask():
         for act in _take(identifier):
             act()
+
+
+def when_ended(reference: Any, act: Callable[[bytes], None]) -> bool:
+    """Calls `act` with the object's identifier, in another thread, when nothing in this process refers to it any more.
+
+    False where this process does not own the object, and then nothing is called.
+    """
+    start()
+    identifier: bytes = reference.binary()
+    with _lock:
+        _watching.setdefault(identifier, []).append(act)
+        if _core.watch(reference):
+            return True
+        _watching.pop(identifier)
+        return False
+
+
+def _tell_of_end(identifier: bytes) -> None:
+    with _lock:
+        told = _watching.pop(identifier, [])
+    for act in told:
+        try:
+            act(identifier)
+        except Exception:
+            logger.exception("what was to be called at the end of object %s failed", identifier.hex())
 
 
 def future(reference: Any) -> concurrent.futures.Future[Any]:

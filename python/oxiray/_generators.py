@@ -16,6 +16,20 @@ from typing import Any
 from oxiray import _events
 from oxiray._core import ObjectRef
 
+
+class StreamingGeneratorStats:
+    """What `yield` gives a generator whose items are objects: `object_creation_dur_s`, the seconds that it took to make one of
+    what it had yielded."""
+
+    __slots__ = ("object_creation_dur_s",)
+
+    def __init__(self, object_creation_dur_s: float) -> None:
+        self.object_creation_dur_s = object_creation_dur_s
+
+    def __repr__(self) -> str:
+        return f"StreamingGeneratorStats(object_creation_dur_s={self.object_creation_dur_s!r})"
+
+
 #: What a completion answers to an item: the call goes on, waits for its reader, or ends without one.
 ON, WAIT, STOP = 0, 1, 2
 #: An event loop gets its turn after so many items, whatever the generator does.

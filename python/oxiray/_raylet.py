@@ -24,7 +24,9 @@ from oxiray._core import (
     WorkerID,
 )
 from oxiray._gathering import DynamicObjectRefGenerator
+from oxiray._generators import StreamingGeneratorStats
 from oxiray._private.async_compat import is_async_func, sync_to_async
+from oxiray._private.gcs_client import GcsClient
 from oxiray._private.utils import binary_to_hex
 from oxiray.exceptions import (
     ActorAlreadyExistsError,
@@ -44,6 +46,7 @@ from oxiray.exceptions import (
     RpcError,
     TaskCancelledError,
 )
+from oxiray.util._node import get_node_ip_address
 
 ObjectID = ObjectRef
 StreamingObjectRefGenerator = ObjectRefGenerator
@@ -94,6 +97,16 @@ class Language(enum.IntEnum):
     CPP = 2
 
 
+def get_all_interfaces_ip() -> str:
+    """The address that a server listens on to be reached through every interface of this machine."""
+    return "0.0.0.0"
+
+
+def node_ip_address_from_perspective(address: str | None = None) -> str:
+    """This machine's address within the cluster. `address` is not used."""
+    return get_node_ip_address(address)
+
+
 _title = ""
 
 
@@ -121,6 +134,7 @@ __all__ = [
     "ClusterID",
     "DynamicObjectRefGenerator",
     "FunctionID",
+    "GcsClient",
     "GetTimeoutError",
     "JobID",
     "Language",
@@ -138,6 +152,7 @@ __all__ = [
     "RaySystemError",
     "RayTaskError",
     "RpcError",
+    "StreamingGeneratorStats",
     "StreamingObjectRefGenerator",
     "TaskCancelledError",
     "TaskID",
@@ -146,6 +161,7 @@ __all__ = [
     "binary_to_hex",
     "build_address",
     "decode",
+    "get_all_interfaces_ip",
     "get_localhost_ip",
     "get_or_create_event_loop",
     "getproctitle",
@@ -153,6 +169,7 @@ __all__ = [
     "is_async_func",
     "is_ipv6",
     "is_localhost",
+    "node_ip_address_from_perspective",
     "parse_address",
     "setproctitle",
     "sync_to_async",

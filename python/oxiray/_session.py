@@ -19,7 +19,7 @@ import shlex
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,8 @@ generation = 0
 job_environment: dict[str, Any] = {}
 #: How long actors live that say nothing of it.
 default_lifetime = "non_detached"
+#: What libraries want to be called after each connecting of a driver.
+post_init_hooks: list[Callable[[], Any]] = []
 #: In a worker, the interpreter, import path and directory of the driver that it works for.
 driver_side: tuple[str, list[str], str] | None = None
 #: A cluster that runs: its directory, address and secret, and the address of the node.
@@ -143,6 +145,8 @@ def _open(options: InitOptions) -> RayContext:
     _events.start(with_names=options.logging_config is None)
     _context = RayContext(_address_info(info))
     user_logger.info("Started a local Ray instance." if session is None else "Connected to Ray cluster.")
+    for hook in list(post_init_hooks):
+        hook()
     return _context
 
 

@@ -23,6 +23,8 @@ from oxiray.remote_function import Positions, code_of, is_generator_function, st
 
 logger = logging.getLogger("ray")
 
+#: The states of an actor, by the numbers of Ray's protocol.
+_STATES = {"PENDING_CREATION": 1, "ALIVE": 2, "RESTARTING": 3, "DEAD": 4}
 #: Methods that every actor has.
 _BUILT_IN = ("__ray_ready__", "__ray_call__", "__ray_terminate__")
 
@@ -203,6 +205,13 @@ class ActorHandle:
     @property
     def _ray_actor_id(self) -> Any:
         return self._actor_id
+
+    def _get_local_state(self) -> int | None:
+        """The number that Ray's protocol has for the actor's state (2 alive, 3 restarting, 4 dead), as far as this process knows
+        without asking; None where it has made no call of the actor yet."""
+        _session.ensure()
+        phase = _core.actor_phase(self._actor_id)
+        return None if phase is None else _STATES[phase]
 
     def __getattr__(self, name: str) -> ActorMethod:
         traits = self.__dict__.get("_traits")

@@ -9,7 +9,7 @@ use crate::{connect, process, python};
 use bytes::Bytes;
 use oxiray_client::{assigned, borrowing};
 use oxiray_ids::ActorId;
-use oxiray_runtime::{ActorWork, Runtime, amounts};
+use oxiray_runtime::{ActorPhase, ActorWork, Runtime, amounts};
 use oxiray_wire::message::{ActorCreate, ConcurrencyGroup};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -171,8 +171,20 @@ fn kill_actor(actor: &Bound<'_, ActorID>, restart: bool) -> PyResult<()> {
     Ok(())
 }
 
+/// What this process knows of an actor, in the words of Ray's states, without asking anybody; `None` where that is nothing.
+#[pyfunction]
+fn actor_phase(actor: &Bound<'_, ActorID>) -> PyResult<Option<&'static str>> {
+    Ok(process::required()?.actor_phase(actor.get().0).map(|phase| match phase {
+        ActorPhase::Pending => "PENDING_CREATION",
+        ActorPhase::Alive => "ALIVE",
+        ActorPhase::Restarting => "RESTARTING",
+        ActorPhase::Dead => "DEAD",
+    }))
+}
+
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(create_actor, module)?)?;
+    module.add_function(wrap_pyfunction!(actor_phase, module)?)?;
     module.add_function(wrap_pyfunction!(find_actor, module)?)?;
     module.add_function(wrap_pyfunction!(kill_actor, module)?)
 }

@@ -132,7 +132,7 @@ fn after_fork() {
 }
 
 /// The next thing to know: `("lines", pid, name, is_error, bytes)`, `("notice", text)`, `("ready", id)`,
-/// `("preempted", is_preempted, ends_now)`, `("unseen", exception)`, `("over",)`.
+/// `("ended", id)`, `("preempted", is_preempted, ends_now)`, `("unseen", exception)`, `("over",)`.
 #[pyfunction]
 fn next_news(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let runtime = process::required()?;
@@ -144,6 +144,7 @@ fn next_news(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         ClientEvent::Preempted { told, ends_now } => {
             ("preempted", told.is_some(), ends_now).into_pyobject(py)?.into_any()
         }
+        ClientEvent::Ended(id) => ("ended", PyBytes::new(py, id.as_bytes())).into_pyobject(py)?.into_any(),
         ClientEvent::Ready(id) => ("ready", PyBytes::new(py, id.as_bytes())).into_pyobject(py)?.into_any(),
         ClientEvent::Unseen(value) => match crate::values::exception(py, &value) {
             Some(error) => ("unseen", error.into_value(py)).into_pyobject(py)?.into_any(),

@@ -152,6 +152,11 @@ impl ObjectRefGenerator {
         Ok(self.runtime.is_stream_over(self.task))
     }
 
+    /// As [`Self::is_finished`], by the name that Ray Data asks by.
+    fn _stream_exhausted(&self) -> PyResult<bool> {
+        self.is_finished()
+    }
+
     fn send(&self, _value: &Bound<'_, PyAny>) -> PyResult<()> {
         Err(self.unsupported("send"))
     }

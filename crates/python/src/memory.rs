@@ -61,6 +61,14 @@ fn sizes(references: &Bound<'_, PyList>) -> PyResult<Vec<Option<u64>>> {
     Ok(ids_of(&runtime, references)?.into_iter().map(|id| runtime.size_of(id)).collect())
 }
 
+/// Asks for news when nothing in this process refers to the object any more; `False` where this process does not own it.
+#[pyfunction]
+fn watch(reference: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let runtime = process::required()?;
+    let ids = ids_of(&runtime, &PyList::new(reference.py(), [reference])?)?;
+    Ok(ids.into_iter().all(|id| runtime.watch(id)))
+}
+
 /// Gives the memory of these objects back, whoever refers to them.
 #[pyfunction]
 fn free(references: &Bound<'_, PyList>) -> PyResult<()> {
@@ -99,6 +107,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(figures, module)?)?;
     module.add_function(wrap_pyfunction!(holdings, module)?)?;
     module.add_function(wrap_pyfunction!(sizes, module)?)?;
+    module.add_function(wrap_pyfunction!(watch, module)?)?;
     module.add_function(wrap_pyfunction!(note_environment, module)?)?;
     module.add_function(wrap_pyfunction!(free, module)?)?;
     module.add_function(wrap_pyfunction!(collect_garbage, module)?)?;

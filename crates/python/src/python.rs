@@ -30,6 +30,12 @@ looked_up!(
     "from_common"
 );
 looked_up!(
+    /// What a generator is told of the object that was made of what it yielded: `StreamingGeneratorStats(seconds)`.
+    generator_statistics,
+    "oxiray._generators",
+    "StreamingGeneratorStats"
+);
+looked_up!(
     /// Deserializes.
     pickle_loads,
     "pickle",

@@ -9,9 +9,10 @@ use crate::worker::{UnderWay, Worker};
 use crate::{common, process, python};
 use oxiray_runtime::{INLINE_BYTES, Pace, Runtime, Yielded};
 use oxiray_wire::message::{Content, StreamTerms};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyStopIteration, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyIterator, PyList, PyTuple};
+use std::time::Instant;
 
 impl Worker {
     /// Runs a generator and sends what it yields. Returns `None`, the result that such a call has besides.
@@ -29,8 +30,18 @@ impl Worker {
     }
 
     fn send_all(&self, py: Python<'_>, under_way: &mut UnderWay, generator: &Bound<'_, PyAny>) -> PyResult<()> {
-        for item in generator.try_iter()? {
-            let mut pace = self.send_items(py, under_way, &item?)?;
+        let items = generator.try_iter()?;
+        // Only a generator takes something: how long it took to make an object of what it yielded.
+        let statistics = match generator.getattr_opt("send")? {
+            Some(_) => Some(python::generator_statistics(py)?),
+            None => None,
+        };
+        let mut item = advance(&items)?;
+        while let Some(yielded) = item {
+            let began = Instant::now();
+            let mut pace = self.send_items(py, under_way, &yielded)?;
+            let creation_s = began.elapsed().as_secs_f64();
+            drop(yielded);
             if pace == Pace::Wait {
                 let waited = process::patiently(py, || self.runtime.await_reader(under_way.task(), under_way.yielded))?;
                 pace = waited.unwrap_or(Pace::Stop);
@@ -38,6 +49,12 @@ impl Worker {
             if pace == Pace::Stop {
                 break;
             }
+            item = match statistics {
+                Some(statistics) if takes_something(generator)? => {
+                    given(generator.call_method1("send", (statistics.call1((creation_s,))?,)), py)?
+                }
+                _ => advance(&items)?,
+            };
         }
         Ok(())
     }
@@ -86,6 +103,28 @@ impl Worker {
         under_way.yielded += 1;
         let stored = matches!(value.content, Some(Content::Stored(_))).then_some(id);
         Ok(self.runtime.yield_item(&under_way.ticket, Yielded { index, value, handed, stored }))
+    }
+}
+
+/// The next item; `None` at the end.
+fn advance<'py>(items: &Bound<'py, PyIterator>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    items.clone().next().transpose()
+}
+
+/// Whether what waits at `yield` is a generator: one that hands over to a list by `yield from` must be sent nothing.
+fn takes_something(generator: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let mut waiting = generator.clone();
+    while let Some(inner) = waiting.getattr_opt("gi_yieldfrom")?.filter(|inner| !inner.is_none()) {
+        waiting = inner;
+    }
+    waiting.hasattr("send")
+}
+
+/// What a generator answered; `None` where it has ended.
+fn given<'py>(answer: PyResult<Bound<'py, PyAny>>, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    match answer {
+        Err(error) if error.is_instance_of::<PyStopIteration>(py) => Ok(None),
+        answer => answer.map(Some),
     }
 }
 

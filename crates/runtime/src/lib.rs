@@ -47,6 +47,7 @@ mod yielding;
 
 pub use away::Entry;
 pub use core::INLINE_BYTES;
+pub use core::actors::ActorPhase;
 pub use core::calls::amounts;
 pub use core::client::cancel::NotForced;
 pub use core::client::program::Retained;

@@ -2,6 +2,7 @@
 
 use crate::away::Entry;
 use crate::core::DAEMON;
+use crate::core::actors::ActorPhase;
 use crate::core::contained::ScannedValue;
 use crate::core::identity::Identity;
 use crate::core::objects::is_error;
@@ -252,6 +253,12 @@ impl Runtime {
         })
     }
 
+    /// Asks for [`ClientEvent::Ended`] when nothing in this process refers to the object any more; `false` where this process
+    /// does not own it.
+    pub fn watch(&self, id: ObjectId) -> bool {
+        self.shared.with(|state| state.objects.watch(id))
+    }
+
     /// The next thing for this process's user to know; waits for it.
     pub fn next_news(&self) -> ClientEvent {
         self.shared.next_headline()
@@ -397,6 +404,11 @@ impl Runtime {
     /// Ends an actor's process; `restart` is whether there may be another.
     pub fn kill_actor(&self, actor: ActorId, restart: bool) {
         self.shared.with(|state| state.kill_actor(actor, restart));
+    }
+
+    /// What this process knows of an actor, without asking anybody; `None` where it has made no call of it yet.
+    pub fn actor_phase(&self, actor: ActorId) -> Option<ActorPhase> {
+        self.shared.with(|state| state.actors.phase(actor))
     }
 
     /// Finds an actor by its name.

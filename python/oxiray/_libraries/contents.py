@@ -15,11 +15,13 @@ _COMMON = (
     "_common",
     "_private.accelerators",
     "_private.dict",
+    "_private.label_utils",
+    "_private.protobuf_compat",
     "_private.ray_constants",
     "_private.thirdparty",
     "air",
     "core.generated",
-    "util.rpdb",
+    "util.common",
     "widgets",
 )
 #: Parts of Ray Train that the libraries lean on; the trainers stay Oxiray's.
@@ -32,28 +34,13 @@ _OF_TRAIN = (
     "train.trainer",
     "train.utils",
     "train.v2._internal.constants",
+    "train.v2._internal.migration_utils",
 )
-#: What Ray Serve leans on besides.
-_OF_SERVE = (
-    "_private.authentication",
-    "_private.grpc_utils",
-    "_private.label_utils",
-    "_private.ray_logging",
-    "_private.utils",
-    "autoscaler._private.cli_logger",
-    "dashboard.modules.metrics.dashboards",
-    "util.common",
-    "util.serialization_addons",
-    "util.tpu",
-    "util.tracing",
-)
-
 #: Library -> the modules that it consists of, and the other libraries without which it does not import.
 LIBRARIES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "dask": ((), ()),
-    "data": (("_private.event", "data"), ()),
+    "data": (("_private.event", "dashboard.modules.metrics.dashboards", "data"), ()),
     "rllib": (("rllib",), ("tune", "data")),
-    "serve": (("serve", *_OF_SERVE), ()),
     "train": (_OF_TRAIN, ()),
     "tune": (("tune",), ("train",)),
 }
@@ -67,9 +54,10 @@ LEFT_OUT = (
     "air.examples",
     "rllib.benchmarks",
     "rllib.conftest",
+    "rllib.examples",
     "rllib.tuned_examples",
-    "serve.llm",
     "tune.examples",
+    "tune.impl.test_utils",
     "tune.utils.mock",
     "tune.utils.release_test_util",
 )
@@ -82,12 +70,9 @@ COMPLETED = (
     "_common.constants",
     "_common.network_utils",
     "_common.ray_constants",
-    "_common.ray_option_utils",
     "_common.signature",
     "_common.utils",
-    "_private.inspect_util",
     "_private.ray_constants",
-    "_private.utils",
     "train.constants",
     "train.v2._internal.constants",
 )

@@ -13,6 +13,11 @@ def is_function_or_method(obj: Any) -> bool:
     return inspect.isfunction(obj) or inspect.ismethod(obj) or inspect.isbuiltin(obj)
 
 
+def is_cython(obj: Any) -> bool:
+    """Whether this is a function or a method that Cython compiled."""
+    return any("cython_function_or_method" in type(part).__name__ for part in (obj, getattr(obj, "__func__", None)))
+
+
 def is_class_method(f: Any) -> bool:
     """Whether this is a method that is bound to a class."""
     return inspect.isclass(getattr(f, "__self__", None))
@@ -23,6 +28,6 @@ def is_static_method(cls: type, f_name: str) -> bool:
     return isinstance(inspect.getattr_static(cls, f_name, None), staticmethod)
 
 
-__all__ = ["is_class_method", "is_function_or_method", "is_static_method"]
+__all__ = ["is_class_method", "is_cython", "is_function_or_method", "is_static_method"]
 
 __getattr__ = _missing.attributes(__name__)

@@ -114,6 +114,23 @@ _ORDERS: dict[str, Any] = {
 }
 
 
+def get_local_ongoing_lineage_reconstruction_tasks() -> list[tuple[Any, int]]:
+    """The tasks that run again to make lost objects, which are not told apart from others here: an empty list."""
+    return []
+
+
+def get_state_from_address(address: str | None = None) -> Any:
+    """What is known of the cluster of this connection, as `ray._private.state.state`. `address` is not used."""
+    from oxiray._private import state
+
+    return state.state
+
+
+def get_memory_info_reply(state: Any, *_: Any, **__: Any) -> Any:
+    """Raises `NotImplementedError`: how much was spilled and read back over a cluster's life is not counted."""
+    raise NotImplementedError("how much was spilled since the cluster began is not counted: `oxiray memory` shows what lies on disk now")
+
+
 def global_gc() -> None:
     """Collects garbage in this process and in every worker, so that references in cycles of objects are given back.
 

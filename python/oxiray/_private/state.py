@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from oxiray import _missing, _session
@@ -61,6 +62,34 @@ def _actor(row: Any) -> dict[str, Any]:
         "NumRestarts": row.num_restarts,
         "Pid": row.pid,
     }
+
+
+class GlobalState:
+    """The cluster, as libraries ask for it through `ray._private.state.state`."""
+
+    def get_draining_nodes(self) -> dict[str, int]:
+        """The nodes that are drained, by identifier, with the millisecond since 1970 at which each ends, 0 where there is none."""
+        ends = {node["node_id"]: node["draining"] for node in describe_nodes() if node.get("draining")}
+        now = time.time()
+        seconds = {node: told.get("deadline_s") for node, told in ends.items()}
+        return {node: 0 if left is None else int((now + left) * 1000) for node, left in seconds.items()}
+
+    def get_cluster_config(self) -> None:
+        """None: what an autoscaler may add is not told in Ray's terms."""
+
+    def get_max_resources_from_cluster_config(self) -> None:
+        """None, as where Ray has no autoscaler."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        try:
+            return globals()[name]
+        except KeyError:
+            raise AttributeError(f"`ray._private.state.state.{name}` is private to Ray: use ray.util.state", name=name, obj=self) from None
+
+
+state = GlobalState()
 
 
 def jobs() -> list[dict[str, Any]]:

@@ -66,7 +66,11 @@ def get_directory_size_bytes(path: str | Path = ".") -> int:
     return sum(file.stat().st_size for file in Path(path).rglob("*") if file.is_file() and not file.is_symlink())
 
 
+#: The largest signed number of 32 bits.
+INT32_MAX = 2**31 - 1
+
 __all__ = [
+    "INT32_MAX",
     "binary_to_hex",
     "binary_to_object_ref",
     "binary_to_task_id",

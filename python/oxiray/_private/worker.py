@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
-from oxiray import RESTORE_WORKER_MODE, SCRIPT_MODE, SPILL_WORKER_MODE, WORKER_MODE, _core, _missing, _session
+import cloudpickle
+
+from oxiray import RESTORE_WORKER_MODE, SCRIPT_MODE, SPILL_WORKER_MODE, WORKER_MODE, _core, _events, _missing, _serialization, _session
 from oxiray._api import (
     available_resources,
     cluster_resources,
@@ -91,6 +94,22 @@ class Worker:
         """The connection's facts, as `address_info` and attributes; None without one."""
         return _Node(_session.address_info()) if _core.is_connected() else None
 
+    @property
+    def core_worker(self) -> CoreWorker:
+        """What the native side of this process knows and is asked for."""
+        return CoreWorker()
+
+    @property
+    def gcs_client(self) -> Any:
+        """The values that the cluster keeps."""
+        from oxiray._private.gcs_client import GcsClient
+
+        return GcsClient()
+
+    def get_serialization_context(self) -> SerializationContext:
+        """How values of this process become bytes."""
+        return SerializationContext()
+
     def check_connected(self) -> None:
         """Raises `RaySystemError` where this process is not connected."""
         if not _core.is_connected():
@@ -107,6 +126,56 @@ class Worker:
         )
 
 
+class SerializationContext:
+    """How values become bytes."""
+
+    def serialize(self, value: Any) -> SerializedObject:
+        """`value` as bytes; raises `TypeError` where it has none."""
+        return SerializedObject(*_serialization.dumps(value))
+
+    def _register_cloudpickle_reducer(self, cls: type, reducer: Callable[[Any], Any]) -> None:
+        cloudpickle.CloudPickler.dispatch_table[cls] = reducer
+
+    def _unregister_cloudpickle_reducer(self, cls: type) -> None:
+        cloudpickle.CloudPickler.dispatch_table.maps[0].pop(cls, None)
+
+
+class SerializedObject:
+    """A value as bytes: a pickle, and the buffers beside it."""
+
+    def __init__(self, parts: list[Any], buffers: list[memoryview]) -> None:
+        self._parts = parts
+        self._buffers = buffers
+
+    @property
+    def total_bytes(self) -> int:
+        """How many bytes it takes."""
+        return sum(memoryview(part).nbytes for part in (*self._parts, *self._buffers))
+
+
+class CoreWorker:
+    """The native side of this process, as libraries ask it."""
+
+    def add_object_out_of_scope_callback(self, object_ref: ObjectRef[Any], callback: Callable[[bytes], None]) -> bool:
+        """Calls `callback(identifier)` in another thread when nothing in this process refers to the object any more: no
+        reference, no call under way that it is an argument of, no object that contains it.
+
+        False where this process does not own the object, and then nothing is called.
+        """
+        return _events.when_ended(object_ref, callback)
+
+    def get_disable_job_level_lineage_reconstruction(self) -> bool:
+        """Whether lost objects of this job are not made again: they always are."""
+        return False
+
+    def get_local_memory_store_bytes_used(self) -> int:
+        """0: what small values take in this process is not counted."""
+        return 0
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"`core_worker.{name}` is private to Ray, and Oxiray has other insides", name=name, obj=self)
+
+
 class _Node:
     """The machine's part of a connection, by the names Ray's has."""
 
@@ -115,6 +184,16 @@ class _Node:
         self.node_id = self.unique_id = address_info["node_id"]
         self.node_ip_address = address_info["node_ip_address"]
         self.gcs_address = self.address = address_info["address"]
+
+    @property
+    def cluster_id(self) -> str:
+        """What tells this cluster from others: its session's name."""
+        return self.session_name
+
+    @property
+    def session_name(self) -> str:
+        """The session's name."""
+        return os.path.basename(str(self.address_info["session_dir"]))
 
     def get_session_dir_path(self) -> str:
         """The session's directory."""
@@ -126,6 +205,15 @@ class _Node:
 
 
 global_worker = Worker()
+#: What Ray calls a process that runs everything itself, which Oxiray does not have.
+LOCAL_MODE = 2
+#: Functions that are called after each connecting of a driver.
+_post_init_hooks = _session.post_init_hooks
+
+
+def _mode(worker: Worker = global_worker) -> int | None:
+    """`SCRIPT_MODE` in a driver, `WORKER_MODE` in a worker, None without a connection."""
+    return worker.mode
 
 
 def get_global_worker() -> Worker:
@@ -161,4 +249,8 @@ __all__ = [
     "wait",
 ]
 
-__getattr__ = _missing.attributes(__name__)
+_find = _missing.attributes(__name__)
+
+
+def __getattr__(name: str) -> Any:
+    return global_worker.node if name == "_global_node" else _find(name)

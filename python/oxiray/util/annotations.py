@@ -76,6 +76,13 @@ def _mark(target: Annotated, kind: AnnotationType, group: str) -> Annotated:
     return target
 
 
+def _mark_annotated(
+    obj: Annotated, type: AnnotationType = AnnotationType.UNKNOWN, api_group: str = "Others"
+) -> Annotated:
+    """Marks as the decorators do. Libraries that have marks of their own call it."""
+    return _mark(obj, type, api_group)
+
+
 def _warn_on_use(target: Any, message: str | None) -> Any:
     text = f"`{getattr(target, '__qualname__', target)}` is deprecated. {message or ''}".rstrip()
 

@@ -57,6 +57,10 @@ def _filtered(function: Callable[[Any], Any]) -> Transform:
     return lambda items: (item for item in items if function(item))
 
 
+class _NextValueNotReady(Exception):
+    """What an iterator may yield to say that it has nothing yet. Libraries that make such iterators name it."""
+
+
 def _batched(count: int) -> Transform:
     def transform(items: Iterator[Any]) -> Iterator[Any]:
         while batch := list(itertools.islice(items, count)):

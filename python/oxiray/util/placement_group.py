@@ -379,6 +379,11 @@ def _check_selectors(selectors: Any, count: int) -> None:
             raise ValueError(str(error)) from error
 
 
+def _valid_resource_shape(resources: dict[str, float], bundle_specs: list[dict[str, float]]) -> bool:
+    """Whether one of the bundles has enough of everything that is asked for."""
+    return any(all(bundle.get(name, 0) >= amount for name, amount in resources.items()) for bundle in bundle_specs)
+
+
 __all__ = [
     "NODE_ID_LABEL_KEY",
     "VALID_PLACEMENT_GROUP_STRATEGIES",

@@ -21,6 +21,19 @@ pub(crate) enum Stream {
     Dead(Failure),
 }
 
+/// Where an actor stands, as far as its callers know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ActorPhase {
+    /// It is made, and has had no process yet.
+    Pending,
+    /// It has a process.
+    Alive,
+    /// Its process died, and there will be another.
+    Restarting,
+    /// It has ended.
+    Dead,
+}
+
 #[derive(Debug)]
 pub(crate) struct Actor {
     pub(crate) stream: Stream,
@@ -56,6 +69,18 @@ impl Actor {
         self.queue.is_empty() && self.under_way == 0 && self.unready.is_empty()
     }
 
+    fn phase(&self) -> Option<ActorPhase> {
+        match self.stream {
+            Stream::Dead(_) => Some(ActorPhase::Dead),
+            _ if self.unavailable_at.is_some() => Some(ActorPhase::Restarting),
+            Stream::Open(..) => Some(ActorPhase::Alive),
+            // A stream that broke says nothing of the process.
+            _ if self.process.is_some() => Some(ActorPhase::Alive),
+            Stream::Awaited => Some(ActorPhase::Pending),
+            Stream::None => self.is_own.then_some(ActorPhase::Pending),
+        }
+    }
+
     fn pending(&self) -> usize {
         self.queue.len() + self.under_way + self.unready.len()
     }
@@ -81,6 +106,11 @@ pub(crate) struct Actors {
 }
 
 impl Actors {
+    /// What is known of an actor here.
+    pub(crate) fn phase(&self, id: ActorId) -> Option<ActorPhase> {
+        self.known.get(&id)?.phase()
+    }
+
     pub(crate) fn get(&mut self, id: ActorId) -> &mut Actor {
         self.known.entry(id).or_insert_with(|| Actor {
             stream: Stream::None,

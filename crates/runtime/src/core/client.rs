@@ -221,6 +221,7 @@ impl<I: Io> Client<I> {
             self.objects.published(id, &mut after);
             effects.unhold.append(&mut after.unhold);
             effects.forgotten.append(&mut after.forgotten);
+            effects.ended.append(&mut after.ended);
         }
         self.unhold(&effects.unhold);
         for (id, was_promised) in effects.forgotten {
@@ -231,6 +232,10 @@ impl<I: Io> Client<I> {
         }
         for id in effects.announce {
             self.signals.news.push_back(ClientEvent::Ready(id));
+            self.signals.changed = true;
+        }
+        for id in effects.ended {
+            self.signals.news.push_back(ClientEvent::Ended(id));
             self.signals.changed = true;
         }
         for (task, _) in effects.resolved {

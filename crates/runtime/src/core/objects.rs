@@ -11,7 +11,7 @@ use crate::core::table::Table;
 use bytes::Bytes;
 use oxiray_ids::{ObjectId, TaskId, WorkerId};
 use oxiray_wire::message::{Content, Failure, Reference, Value};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 
 /// What is to be told to others after a change; the caller sends it.
@@ -30,6 +30,8 @@ pub(crate) struct Effects {
     pub(crate) forgotten: Vec<(ObjectId, bool)>,
     /// Errors of this process's tasks that were forgotten without anybody having looked.
     pub(crate) unseen: Vec<Value>,
+    /// Objects that nobody here refers to any more, of which someone in this process asked to be told so.
+    pub(crate) ended: Vec<ObjectId>,
 }
 
 impl Effects {
@@ -40,6 +42,7 @@ impl Effects {
             && self.unhold.is_empty()
             && self.forgotten.is_empty()
             && self.unseen.is_empty()
+            && self.ended.is_empty()
     }
 }
 
@@ -93,6 +96,8 @@ pub(crate) struct Objects {
     kept: FxHashMap<ObjectId, Value>,
     /// Whether such values are kept, for a head that comes after this one.
     keeps: bool,
+    /// Objects whose end someone in this process asked to be told of.
+    watched: FxHashSet<ObjectId>,
     /// What is to be told after what is told now: chains of tasks may be longer than a stack is deep.
     to_apply: VecDeque<Effects>,
     is_applying: bool,
@@ -103,7 +108,8 @@ impl Objects {
         let (known, kept) = (Table::default(), FxHashMap::default());
         let sites = sites::Sites::default();
         let to_apply = VecDeque::new();
-        Self { me, known, values_came: 0, errors_came: 0, sites, kept, keeps, to_apply, is_applying: false }
+        let watched = FxHashSet::default();
+        Self { me, known, values_came: 0, errors_came: 0, sites, kept, keeps, watched, to_apply, is_applying: false }
     }
 
     /// What is to be told now; nothing where something is being told, after which this is.
@@ -192,6 +198,9 @@ impl Objects {
         });
         let Some(object) = found else { return Vec::new() };
         self.sites.forget(id);
+        if !self.watched.is_empty() && self.watched.remove(&id) {
+            effects.ended.push(id);
+        }
         effects.unhold.extend((0..object.holds).map(|_| id));
         if object.has_task_spec {
             effects.forgotten.push((id, object.promised));
@@ -332,6 +341,15 @@ impl Objects {
         }
     }
 
+    /// Asks for [`Effects::ended`] when nothing here refers to the object any more; `false` where this process does not own it.
+    pub(crate) fn watch(&mut self, id: ObjectId) -> bool {
+        let is_own = self.is_own(id);
+        if is_own {
+            self.watched.insert(id);
+        }
+        is_own
+    }
+
     /// The process that owns the object.
     pub(crate) fn owner(&self, id: ObjectId) -> WorkerId {
         self.known.get(&id).map_or(self.me, |object| object.owner)
@@ -426,6 +444,25 @@ mod tests {
         assert!(objects.contains(ids[1]), "the container's arrival made the inner object known");
         objects.release(ids[0], &mut effects);
         assert_eq!((objects.len(), effects.unhold), (0, vec![ids[1]]));
+    }
+
+    #[test]
+    fn the_end_of_a_watched_object_is_told_once_and_only_of_own_ones() {
+        let (me, other, ids) = ids();
+        let mut objects = Objects::new(me, false);
+        let mut effects = Effects::default();
+        objects.expect(ids[0]);
+        objects.retain(ids[0]);
+        objects.borrow(ids[1], other);
+        assert_eq!((objects.watch(ids[0]), objects.watch(ids[1]), objects.watch(ids[2])), (true, false, false));
+        objects.release(ids[0], &mut effects);
+        assert!(effects.is_empty(), "one reference is left");
+        objects.release(ids[0], &mut effects);
+        objects.release(ids[1], &mut effects);
+        assert_eq!(effects.ended, vec![ids[0]]);
+        objects.expect(ids[0]);
+        objects.release(ids[0], &mut effects);
+        assert_eq!(effects.ended, vec![ids[0]], "it was told already");
     }
 
     #[test]

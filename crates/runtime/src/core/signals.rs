@@ -17,6 +17,8 @@ pub enum ClientEvent {
     Notice(String),
     /// An object's value is there (or never will be).
     Ready(ObjectId),
+    /// Nothing in this process refers to an object any more.
+    Ended(ObjectId),
     /// This process is to end early, is asked to now where that says so, or is not to after all.
     Preempted {
         /// Why, and when at the latest; nothing where it goes on.

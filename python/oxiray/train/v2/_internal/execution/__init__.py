@@ -1,0 +1,1 @@
+"""Names of Ray Train's insides that callbacks of other libraries import."""

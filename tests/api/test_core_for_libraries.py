@@ -1,0 +1,200 @@
+"""What Ray's libraries ask of the core by private names: values kept, sizes, states, ends of objects, generators' statistics."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import cloudpickle
+import oxiray
+import pytest
+from oxiray import _session
+from oxiray._private import internal_api, worker
+from oxiray._private.state import state
+from oxiray._raylet import GcsClient, StreamingGeneratorStats
+from oxiray.util.annotations import AnnotationType, _mark_annotated
+from oxiray.util.debug import _test_some_code_for_memory_leaks
+from oxiray.util.placement_group import _valid_resource_shape
+
+#: The numbers that Ray's protocol has for the states of an actor.
+PENDING, ALIVE, RESTARTING, DEAD = range(1, 5)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def connected() -> Iterator[None]:
+    oxiray.init(num_cpus=2, log_to_driver=False)
+    yield
+    oxiray.shutdown()
+
+
+def wait_until(condition: Any, limit_s: float = 30.0) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_kept_values_through_the_client_of_the_head() -> None:
+    client = GcsClient(address=oxiray.get_runtime_context().gcs_address)
+    assert client.internal_kv_put(b"a", b"1", overwrite=False, namespace=b"n") == 1
+    assert client.internal_kv_put(b"a", b"2", overwrite=False, namespace=b"n") == 0
+    assert client.internal_kv_get(b"a", namespace=b"n") == b"1"
+    assert client.internal_kv_multi_get([b"a", b"b"], namespace=b"n") == {b"a": b"1"}
+    assert client.internal_kv_keys(b"", namespace=b"n") == [b"a"]
+    assert client.internal_kv_exists(b"a", namespace=b"n") and not client.internal_kv_exists(b"a")
+    assert client.internal_kv_del(b"a", namespace=b"n") == 1
+    with pytest.raises(AttributeError, match="ray.util.state"):
+        client.get_all_job_info  # noqa: B018
+
+
+def test_a_generator_is_told_how_long_its_object_took() -> None:
+    @oxiray.remote(num_returns="streaming")
+    def told() -> Iterator[Any]:
+        first = yield b"x" * 4_000_000
+        second = yield [type(first).__name__, first.object_creation_dur_s]
+        yield second.object_creation_dur_s
+
+    large, first, second = (oxiray.get(reference) for reference in told.remote())
+    assert len(large) == 4_000_000
+    assert first[0] == StreamingGeneratorStats.__name__
+    assert 0 < first[1] < 30 and 0 < second < 30
+
+
+def test_a_generator_is_exhausted_when_everything_was_read() -> None:
+    @oxiray.remote(num_returns="streaming")
+    def listed() -> Any:
+        yield from [1, 2, 3]
+
+    generator = listed.remote()
+    assert not generator._stream_exhausted()
+    assert [oxiray.get(reference) for reference in generator] == [1, 2, 3]
+    assert generator._stream_exhausted()
+
+
+def test_a_generator_ends_by_its_return_and_by_what_it_raises() -> None:
+    @oxiray.remote(num_returns="streaming")
+    def failing() -> Iterator[int]:
+        yield 1
+        raise ValueError("enough")
+
+    generator = failing.remote()
+    assert oxiray.get(next(generator)) == 1
+    with pytest.raises(ValueError, match="enough"):
+        oxiray.get(next(generator))
+
+
+def test_the_end_of_an_object_is_told_when_nothing_refers_to_it() -> None:
+    told: list[bytes] = []
+    ended = threading.Event()
+
+    def note(identifier: bytes) -> None:
+        told.append(identifier)
+        ended.set()
+
+    @oxiray.remote
+    def slow(value: Any, gate: Any) -> int:
+        while not os.path.exists(gate):
+            time.sleep(0.01)
+        return 1
+
+    reference = oxiray.put(b"x" * 200_000)
+    identifier = reference.binary()
+    gate = f"/tmp/oxiray-gate-{os.getpid()}"
+    assert worker.global_worker.core_worker.add_object_out_of_scope_callback(reference, note)
+    running = slow.remote(reference, gate)
+    del reference
+    assert not ended.wait(0.3), "a call that it is an argument of is under way"
+    with open(gate, "w"):
+        pass
+    assert oxiray.get(running) == 1
+    os.unlink(gate)
+    assert ended.wait(30)
+    assert told == [identifier]
+
+
+def test_the_end_of_an_object_of_others_is_not_told() -> None:
+    @oxiray.remote
+    def make() -> Any:
+        return [oxiray.put(1)]
+
+    (inner,) = oxiray.get(make.remote())
+    assert not worker.global_worker.core_worker.add_object_out_of_scope_callback(inner, print)
+
+
+def test_the_state_of_an_actor_is_known_without_asking() -> None:
+    @oxiray.remote(max_restarts=1)
+    class Lasting:
+        def pid(self) -> int:
+            return os.getpid()
+
+    actor = Lasting.remote()
+    assert actor._get_local_state() in (PENDING, ALIVE)
+    pid = oxiray.get(actor.pid.remote())
+    assert actor._get_local_state() == ALIVE
+    seen = set()
+    os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + 30
+    while actor._get_local_state() != RESTARTING and time.monotonic() < deadline:
+        seen.add(actor._get_local_state())
+    again = actor.pid.remote()
+    wait_until(lambda: actor._get_local_state() == ALIVE)
+    try:
+        oxiray.get(again)
+    except oxiray.exceptions.RayActorError:
+        pass
+    oxiray.kill(actor)
+    wait_until(lambda: actor._get_local_state() == DEAD)
+    assert seen <= {ALIVE}
+
+
+def test_hooks_are_called_after_connecting() -> None:
+    called: list[bool] = []
+    worker._post_init_hooks.append(lambda: called.append(oxiray.is_initialized()))
+    try:
+        oxiray.shutdown()
+        oxiray.init(num_cpus=2, log_to_driver=False)
+    finally:
+        _session.post_init_hooks.pop()
+    assert called == [True]
+
+
+def test_reducers_of_libraries_are_used_and_taken_back() -> None:
+    class Thing:
+        pass
+
+    context = worker.global_worker.get_serialization_context()
+    context._register_cloudpickle_reducer(Thing, lambda _: (str, ("reduced",)))
+    try:
+        assert cloudpickle.loads(cloudpickle.dumps(Thing())) == "reduced"
+        assert oxiray.get(oxiray.put(Thing())) == "reduced"
+    finally:
+        context._unregister_cloudpickle_reducer(Thing)
+    assert cloudpickle.loads(cloudpickle.dumps(Thing())) != "reduced"
+    assert 100_000 <= context.serialize(bytes(100_000)).total_bytes < 101_000
+
+
+def test_the_node_and_its_facts() -> None:
+    node = worker._global_node
+    assert os.path.isdir(node.get_session_dir_path()) and node.session_name in node.get_session_dir_path()
+    assert worker._mode() == worker.SCRIPT_MODE
+    assert state.get_draining_nodes() == {}
+    assert state.get_cluster_config() is None and state.get_max_resources_from_cluster_config() is None
+    assert list(state.total_resources_per_node()) == [node.node_id]
+    with pytest.raises(NotImplementedError, match="oxiray memory"):
+        internal_api.get_memory_info_reply(internal_api.get_state_from_address())
+
+
+def test_small_names() -> None:
+    assert _valid_resource_shape({"CPU": 1}, [{"GPU": 1}, {"CPU": 2}]) and not _valid_resource_shape({"CPU": 3}, [{"CPU": 2}])
+    assert _mark_annotated(lambda: 0)._annotated_type == AnnotationType.UNKNOWN
+
+
+def test_code_whose_memory_grows_is_found() -> None:
+    kept: list[bytes] = []
+    found = _test_some_code_for_memory_leaks("growing", None, lambda: kept.append(bytes(50_000)), 8, min_memory_increase=100_000)
+    assert found and found[0].slope > 40_000
+    assert not _test_some_code_for_memory_leaks("steady", None, lambda: sum(range(100)), 8, min_memory_increase=100_000)
