@@ -25,6 +25,7 @@ from types import ModuleType
 from typing import Any
 
 from oxiray import _cli, _init_options, _missing, _option_rules as rules, _variables
+from oxiray._libraries import loading
 from oxiray._without_effect import OPTIONS
 
 #: What a program may write that is no name of a module, and why it is not there.
@@ -239,9 +240,11 @@ def check(name: str) -> Name:
         if is_meant:
             return look(name)
     parts = name.split(".")[1:]
-    if parts and parts[0] in _REFUSING:
+    # Libraries of Ray's have their own names, where they are installed.
+    root = "ray" if parts and loading.serves(parts[0]) else "oxiray"
+    if root == "oxiray" and parts and parts[0] in _REFUSING:
         return Name(".".join(["ray", *parts[:2]]), "missing", _missing.advice(".".join(parts[:2])))
-    here: Any = importlib.import_module("oxiray")
+    here: Any = importlib.import_module(root)
     for depth, part in enumerate(parts, 1):
         dotted = ".".join(parts[:depth])
         if not isinstance(here, ModuleType):
@@ -251,7 +254,7 @@ def check(name: str) -> Name:
         except ImportError as error:
             return Name(f"ray.{dotted}", "partial", f"is there, and needs what is not installed: {error}")
         if following is None and not hasattr(here, part):
-            following = _module(f"oxiray.{dotted}") or (_module("cloudpickle") if part == "cloudpickle" else None)
+            following = _module(f"{root}.{dotted}") or (_module("cloudpickle") if part == "cloudpickle" else None)
         if following is None and not hasattr(here, part):
             return Name(f"ray.{dotted}", "missing", _missing.advice(dotted))
         here = following

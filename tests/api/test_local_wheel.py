@@ -234,6 +234,12 @@ def test_what_is_not_installed_says_how_it_is(tmp_path: Path) -> None:
     assert 'oxiray ray install "data"' in done.stderr
 
 
+def test_compat_knows_what_is_installed(tmp_path: Path) -> None:
+    names = ["ray.data.NAME", "ray.data.deep.inner.Row", "ray.data.nothing", "ray.tune.report", "ray.remote"]
+    program = f"from oxiray import compat\nfor name in {names}: print(compat.check(name).status)"
+    assert run_with(("data",), tmp_path, program).stdout.split() == ["there", "there", "missing", "missing", "there"]
+
+
 def test_the_distribution_is_not_taken_for_ray_itself(tmp_path: Path) -> None:
     from oxiray_ray_alias import guard
 
