@@ -6,6 +6,7 @@
 #   compatibility  tests/compatibility on Oxiray and on Ray 2.60; writes docs/compatibility.md
 #   third-parties  the test suites of libraries written for Ray, on Oxiray and on Ray 2.60; writes docs/third-parties.md
 #   ecosystem  libraries written for Ray (Modin, joblib, ...) on Oxiray, Modin with a file of 1 GB
+#   libraries  cases of Ray Data and Ray Tune, over the files of Ray's official wheel, against recorded values; libraries-on-ray: on Ray too
 #   library-names  which names of Ray its libraries need and nothing here has, of RAY_VERSION; nothing of Ray runs
 #   bench-scheduler  a million requests on up to 10,000 machines, in one process, and one plan of the autoscaler; writes benches/SCHEDULER.md and GROWTH.md
 #   bench-scale  a real head with up to 1,000 members that one program plays over TLS; writes benches/SCALE.md
@@ -31,7 +32,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := demo
-.PHONY: demo test ready-to-test compatibility bench bench-scheduler bench-scale bench-preload bench-train bench-operator test-outage ecosystem third-parties library-names soak chaos hogs simulate fuzz memory lint wheel docs cuda-example clean venv network-tools etcd
+.PHONY: demo test ready-to-test compatibility bench bench-scheduler bench-scale bench-preload bench-train bench-operator test-outage ecosystem third-parties libraries libraries-on-ray library-names soak chaos hogs simulate fuzz memory lint wheel docs cuda-example clean venv network-tools etcd
 
 # In a container everybody is root, and pip's advice on that helps nobody.
 export PIP_ROOT_USER_ACTION := ignore
@@ -107,6 +108,12 @@ ecosystem: $(BUILD)/ecosystem/installed
 
 third-parties: venv
 	$(VENV)/bin/python scripts/third-parties
+
+libraries: $(BUILD)/libraries/installed
+	$(VENV)/bin/python scripts/libraries
+
+libraries-on-ray: $(BUILD)/libraries/installed $(BUILD)/ray-libraries/made
+	$(VENV)/bin/python scripts/libraries --ray-python $(BUILD)/ray-libraries/bin/python
 
 library-names: venv
 	$(VENV)/bin/python scripts/library-names --ray $(RAY_VERSION)
@@ -226,6 +233,22 @@ $(BUILD)/ecosystem/made: scripts/make-venv tests/ecosystem/requirements.txt
 
 $(BUILD)/ecosystem/installed: $(BUILD)/ecosystem/made $(VENV)/installed
 	$(install)
+
+# Ray's own libraries over Oxiray: the distribution `ray` that it makes, and what the libraries need.
+$(BUILD)/libraries/made: scripts/make-venv tests/libraries/requirements.txt
+	scripts/make-venv $(PYTHON) $(BUILD)/libraries
+	$(BUILD)/libraries/bin/pip install --quiet -r tests/libraries/requirements.txt
+	@touch $@
+
+$(BUILD)/libraries/installed: $(BUILD)/libraries/made $(VENV)/installed
+	$(BUILD)/libraries/bin/pip install --quiet --no-deps --force-reinstall dist/oxiray-*.whl
+	$(BUILD)/libraries/bin/oxiray ray install "data,tune"
+	@touch $@
+
+$(BUILD)/ray-libraries/made: scripts/make-venv tests/libraries/requirements.txt
+	scripts/make-venv $(PYTHON) $(BUILD)/ray-libraries
+	$(BUILD)/ray-libraries/bin/pip install --quiet 'ray[data,tune]==$(RAY_VERSION)' -r tests/libraries/requirements.txt
+	@touch $@
 
 # PyTorch for tests on the CPU: without NVIDIA's libraries, which are five times its size.
 $(BUILD)/train/made: scripts/make-venv scripts/stub-cuda tests/train/requirements.txt

@@ -212,7 +212,10 @@ fn how_much_devices_are_used_is_told(answers: &Path) {
     let two = |busy: &str| format!("NVIDIA L4|GPU-a||24000|6000|||{busy}\nNVIDIA L4|GPU-b|||||||\n");
     std::fs::write(answers, two("87")).unwrap();
     let used = |slot, id: &str, busy_percent, (used, total)| {
-        let usage = Usage { busy_percent, used_bytes: Some(used), total_bytes: Some(total), ..Usage::default() };
+        // Nobody is listed who has it.
+        let unlisted_bytes = Some(used);
+        let usage =
+            Usage { busy_percent, used_bytes: Some(used), total_bytes: Some(total), unlisted_bytes, ..Usage::default() };
         DeviceUse { resource: "GPU", slot, id: id.to_owned(), usage }
     };
     let numbered = processes(None, None).unwrap();
