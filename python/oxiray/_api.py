@@ -31,7 +31,8 @@ def remote(*args: Any, **options: Any) -> Any:
         than its node does is refused with that error, too. An option of Oxiray's own, also a field of runtime_env.
     gpu_memory: int, float, str or None. Memory of one GPU, in bytes or as "8GiB", in place of num_gpus; none by default. An
         option of Oxiray's own.
-    memory: int, float or None. Bytes of the resource "memory"; none by default. No limit is enforced.
+    memory: int, float or None. Bytes of the resource "memory"; none by default. Where the node can make control groups, it is
+        also the most that its worker may use.
     resources: dict of str to number, or None. Further resources by name; none by default.
     accelerator_type: str or None. The kind of device its node must have, as ray.util.accelerators names it; any by default.
     name: str or None. Of a call, what it is shown as; by default the function's name. Of an actor, what get_actor() finds

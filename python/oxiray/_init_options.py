@@ -147,7 +147,7 @@ DOCUMENTATION = """Connects to a cluster, or starts a private one on this machin
         of Oxiray's own.
     _node_name: str or None. The name of a new cluster's node; by default its address.
     _node_ip_address: str or None. Of several nodes on this machine, the one to connect to; by default the first.
-    _system_config: dict or None. Switches of a new cluster: lineage_pinning_enabled (bool, True),
+    _system_config: dict or None. Switches of a new cluster, none by default: lineage_pinning_enabled (bool, True),
         max_lineage_bytes (int, 1 GiB), task_retry_delay_ms (int, 0), local_fs_capacity_threshold (float, 0.95),
         record_ref_creation_sites (bool, False), allow_out_of_band_object_ref_serialization (bool, True). Others have no
         effect.
