@@ -59,7 +59,7 @@ def commands_of_python() -> set[str]:
 
 def wrong(line: str) -> str | None:
     """What is not known of a command line; None where all is."""
-    line = re.sub(r"^(\w+=\S+ )+", "", line)
+    line = re.sub(r"^source <\((.*)\)$", r"\1", re.sub(r"^(\w+=\S+ )+", "", line))
     words = shlex.split(line, comments=True)
     program = words[0]
     if program == "ssh":

@@ -8,7 +8,7 @@ const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (speaks the public AP
 
 /// Runs functions and actors across processes, and hands each the accelerators it asked for.
 #[derive(Debug, Parser)]
-#[command(name = "oxiray", version = VERSION, about)]
+#[command(name = "oxiray", version = VERSION, after_help = crate::python_commands::in_words())]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) order: Order,
@@ -55,6 +55,9 @@ pub(crate) enum Order {
     Job(crate::job::JobOptions),
     /// Shows the accelerators of this machine, how they were found, and what was ruled out.
     Hardware(HardwareOptions),
+    /// Prints what has a shell complete the words of this command; `oxiray completions --help` says how to load it.
+    #[command(after_help = crate::completions::HOW_TO_LOAD)]
+    Completions(CompletionsOptions),
     /// Runs the Kubernetes operator: the program `oxiray-operator`, which takes what follows.
     #[command(disable_help_flag = true)]
     Operator(OperatorOptions),
@@ -563,6 +566,12 @@ pub(crate) struct HardwareOptions {
     /// Shows besides how each two devices are connected, where that is known.
     #[arg(long)]
     pub(crate) topology: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsOptions {
+    /// The shell that reads it.
+    pub(crate) shell: clap_complete::Shell,
 }
 
 #[derive(Debug, Args)]

@@ -3,6 +3,7 @@
 mod arguments;
 mod autoscaler;
 mod called;
+mod completions;
 mod daemon;
 mod device;
 mod device_check;
@@ -16,6 +17,7 @@ mod list;
 mod memory;
 mod metrics;
 mod operator;
+mod python_commands;
 mod ray_commands;
 mod ray_status;
 mod show;
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         Order::Token(options) => token::run(&options),
         Order::Job(options) => job::run(&options),
         Order::Hardware(options) => hardware::run(&options),
+        Order::Completions(options) => completions::run(&options),
         Order::Operator(options) => operator::run(&options),
     };
     match result {
