@@ -13,7 +13,7 @@ To load it in this shell:
   fish:  oxiray completions fish | source
 Write that line into ~/.bashrc, ~/.zshrc or ~/.config/fish/config.fish to have it in every shell.";
 
-pub(crate) fn run(options: &CompletionsOptions) -> anyhow::Result<()> {
+pub(crate) fn run(options: &CompletionsOptions) {
     let mut script = Vec::new();
     clap_complete::generate(
         options.shell,
@@ -23,5 +23,4 @@ pub(crate) fn run(options: &CompletionsOptions) -> anyhow::Result<()> {
     );
     // A reader that went away has seen enough.
     let _ = std::io::stdout().write_all(&script);
-    Ok(())
 }

@@ -65,7 +65,10 @@ fn main() -> ExitCode {
         Order::Token(options) => token::run(&options),
         Order::Job(options) => job::run(&options),
         Order::Hardware(options) => hardware::run(&options),
-        Order::Completions(options) => completions::run(&options),
+        Order::Completions(options) => {
+            completions::run(&options);
+            Ok(())
+        }
         Order::Operator(options) => operator::run(&options),
     };
     match result {
