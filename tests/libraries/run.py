@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
-import os
 import sys
 import time
 import traceback
@@ -37,10 +36,6 @@ def run(case: Any) -> dict[str, Any]:
     except Exception:
         value = {"error": traceback.format_exc()[-3000:]}
     return {**value, "seconds": round(time.monotonic() - began, 2)}
-
-
-# Data asks for as much memory as the rows take, and Oxiray takes `memory=` for a limit of all that a worker uses.
-os.environ["OXIRAY_MEMORY_LIMITS"] = "0"
 
 
 def main(written: str, *chosen: str) -> None:

@@ -214,8 +214,13 @@ fn how_much_devices_are_used_is_told(answers: &Path) {
     let used = |slot, id: &str, busy_percent, (used, total)| {
         // Nobody is listed who has it.
         let unlisted_bytes = Some(used);
-        let usage =
-            Usage { busy_percent, used_bytes: Some(used), total_bytes: Some(total), unlisted_bytes, ..Usage::default() };
+        let usage = Usage {
+            busy_percent,
+            used_bytes: Some(used),
+            total_bytes: Some(total),
+            unlisted_bytes,
+            ..Usage::default()
+        };
         DeviceUse { resource: "GPU", slot, id: id.to_owned(), usage }
     };
     let numbered = processes(None, None).unwrap();

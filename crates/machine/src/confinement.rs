@@ -2,6 +2,9 @@
 
 use crate::names::Key;
 
+/// What an interpreter takes with the modules that it imports: a worker may have as much besides what its lease asked for.
+pub const INTERPRETER_BYTES: u64 = 64 << 20;
+
 /// How much memory a worker may take for itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Confinement {

@@ -27,7 +27,7 @@ mod templates;
 mod validation;
 mod worker;
 
-pub use confinement::{Confinement, Exceeded};
+pub use confinement::{Confinement, Exceeded, INTERPRETER_BYTES};
 pub use device_checks::{ANY_OF_THE_DEAD, DeviceQuestion, DeviceSlot, Residue};
 pub use device_health::{CheckOutcome, DeviceErrorSeen};
 pub use device_memory::{CAP, SHARE_VARIABLE};

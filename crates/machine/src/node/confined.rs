@@ -4,14 +4,15 @@
 //! and tells what they count.
 //!
 //! - CONFINED-1: a worker whose lease asked for `memory=` takes no more than that for itself, until it is leased anew. One
-//!   whose lease did not ask has no limit, and costs no word.
+//!   whose lease did not ask has no limit, and costs no word. Nor has one that asked for less than an interpreter takes by
+//!   itself: such a request is about data, and not about a process.
 //! - CONFINED-2: what takes more than it asked for would do so again: its task is not run again, and its actor is made anew
 //!   only where it may be.
 //! - CONFINED-3: a worker whose processes met their limit serves nobody after what it is on, and everything in its group
 //!   ends with it.
 
 use super::NodeCore;
-use crate::confinement::{Confinement, Exceeded};
+use crate::confinement::{Confinement, Exceeded, INTERPRETER_BYTES};
 use crate::memory::{Cause, shown};
 use crate::worker::Duty;
 use crate::{Effect, Key};
@@ -22,7 +23,8 @@ impl NodeCore {
     /// CONFINED-1: the worker has a grant.
     pub(super) fn confine(&mut self, key: Key) {
         let Some(worker) = self.workers.get_mut(&key) else { return };
-        let asked = worker.grant.as_ref().map(|grant| grant.demand().get("memory").wholes()).filter(|bytes| *bytes > 0);
+        let asked = worker.grant.as_ref().map(|grant| grant.demand().get("memory").wholes());
+        let asked = asked.filter(|bytes| *bytes >= INTERPRETER_BYTES);
         let before = std::mem::replace(&mut worker.memory.asked, asked);
         if asked.is_some() || before.is_some() {
             self.out.push(Effect::Confine(Confinement { worker: key, memory: asked }));

@@ -2,13 +2,11 @@
 
 use super::{Place, pids_in};
 use crate::limits::{Version, entry, read};
-use oxiray_machine::Exceeded;
+use oxiray_machine::{Exceeded, INTERPRETER_BYTES};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What a worker may have besides what its lease asked for: the interpreter's own, and modules that it imports.
-const ALLOWANCE: u64 = 64 << 20;
 /// What a store's object takes besides its bytes: whole pages, and what the kernel needs to map them.
 const ROUNDING: u64 = 64 << 10;
 /// How many processes are killed at once: each takes a descriptor meanwhile.
@@ -154,7 +152,8 @@ impl Cell {
 
     /// From here on a worker in it may take so much memory for itself, besides what it has; nothing for no limit.
     pub(crate) fn limit_memory(&mut self, asked: Option<u64>) -> io::Result<()> {
-        let limit = asked.map(|asked| (asked, asked.saturating_add(ALLOWANCE).saturating_add(self.memory_bytes())));
+        let limit =
+            asked.map(|asked| (asked, asked.saturating_add(INTERPRETER_BYTES).saturating_add(self.memory_bytes())));
         if limit.is_some() && self.limit.is_none() {
             self.before.met = self.met();
         }
