@@ -90,6 +90,42 @@ def test_fresh_begins_anew_and_stop_leaves_nothing(head: Head) -> None:
     assert not list(head.folder.glob("oxiray-*/session_*"))
 
 
+def test_devices_that_were_out_of_service_are_so_after_a_restart(head: Head) -> None:
+    machine = Path(__file__).parents[1] / "fixtures" / "hosts" / "amd-mi300x8"
+    copy = head.folder / "machine"
+    shutil.copytree(machine, copy)
+    counted = copy / "sys" / "bus" / "pci" / "devices" / "0000:22:00.0" / "ras" / "umc_err_count"
+    counted.parent.mkdir()
+    counted.write_text("ue: 2\nce: 0\n")
+    head.environment["OXIRAY_HOST_ROOT"] = str(copy)
+    head.start()
+
+    def reasons() -> list[str]:
+        state = json.loads(head.oxiray("status", "--json").stdout)
+        return [device["reason"] or "" for device in state["devices"]]
+
+    def order(action: str, device: int, *more: str) -> None:
+        node = json.loads(head.oxiray("status", "--json").stdout)["nodes"][0]["node_id"]
+        told = head.oxiray("device", action, f"{node}/{device}", *more)
+        assert told.returncode == 0, told
+
+    wait_until(lambda: "(umc 2)" in reasons()[1])
+    order("undrain", 1, "--force")
+    order("drain", 0, "--reason", "its fan")
+    wait_until(lambda: reasons()[:2] == ["it was drained by hand: its fan", ""])
+    head.kill()
+    head.start()
+    assert reasons()[0] == "it was drained by hand: its fan"
+    counted.write_text("ue: 3\nce: 0\n")
+    wait_until(lambda: "(umc 3)" in reasons()[1], 40)
+    order("undrain", 0, "--force")
+    wait_until(lambda: reasons()[0] == "")
+    head.kill()
+    head.start()
+    wait_until(lambda: "(umc 3)" in reasons()[1])
+    assert reasons()[0] == "", "what is in service again is not remembered"
+
+
 def test_other_clusters_do_not_sweep_a_killed_head_away(head: Head) -> None:
     head.start()
     head.program("kv._internal_kv_put('a', b'1')")

@@ -154,6 +154,11 @@ impl Core {
         self.at_node(|node| node.doubt_devices(found));
     }
 
+    /// What was remembered of the devices of this machine, as far as it is still true.
+    pub fn recall_health(&mut self, records: &[oxiray_machine::HealthRecord]) {
+        self.at_node(|node| node.recall_health(records));
+    }
+
     /// The answer to [`Effect::AskDevice`]; it may come late, or never.
     pub fn device_answered(&mut self, question: &DeviceQuestion, residue: Residue) {
         self.at_node(|node| node.device_answered(question, residue));

@@ -6,6 +6,8 @@
 //! - HEALTH-3: what was drained by hand comes back by hand alone.
 //! - HEALTH-4: a device that somebody has is not checked: the check would be in the way.
 //! - HEALTH-5: a device of which nothing is said is not called healthy.
+//! - HEALTH-6: over a restart of the daemon it is remembered what a driver does not say again, and no longer than until the
+//!   machine is restarted; what a person drained, over that as well.
 
 use crate::device_checks::DeviceSlot;
 use oxiray_families::{DriverWord, Health, Recovery, XidClass, XidText};
@@ -87,6 +89,21 @@ pub(crate) enum Verdict {
     Tell(DeviceSlot, String),
     /// Those who have it are ended, for this reason.
     EndHolders(DeviceSlot, String),
+}
+
+/// What is remembered of a device over a restart of the daemon (HEALTH-6).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HealthRecord {
+    /// What the device is counted as.
+    pub resource: String,
+    /// What names it whatever its number: its vendor's unique id, where it has one.
+    pub name: String,
+    /// Why nobody is given it; nothing where it is in service.
+    pub reason: Option<String>,
+    /// Whether a person drained it.
+    pub is_by_hand: bool,
+    /// How many errors that could not be corrected a person has seen, and put it back.
+    pub borne: u64,
 }
 
 /// The health of a machine's devices.
@@ -188,9 +205,13 @@ impl DeviceHealth {
     /// counts fewer than before was loaded anew.
     fn unborne(&mut self, device: &DeviceSlot, health: &Health) -> Option<String> {
         let total = health.uncorrected_total();
-        self.uncorrected.insert(device.clone(), total);
+        if health.uncorrected.is_some() {
+            self.uncorrected.insert(device.clone(), total);
+        }
         let borne = self.borne.entry(device.clone()).or_default();
-        *borne = total.min(*borne);
+        if health.uncorrected.is_some() {
+            *borne = total.min(*borne);
+        }
         if total <= *borne {
             return None;
         }
@@ -325,6 +346,38 @@ impl DeviceHealth {
             return HealthState::Ill;
         }
         if self.told.contains(device) { HealthState::Healthy } else { HealthState::Unknown }
+    }
+
+    /// What is to be remembered of devices; their names are for whoever knows them. What a driver needs, it says again.
+    pub(crate) fn records(&self) -> Vec<(DeviceSlot, HealthRecord)> {
+        let borne = self.borne.iter().filter(|(_, count)| **count > 0).map(|(device, _)| device);
+        let known: BTreeSet<&DeviceSlot> = self.ill.keys().chain(borne).collect();
+        let record = |device: &DeviceSlot| {
+            let is_kept = |ill: &&Illness| {
+                matches!(ill.cause, Cause::Error | Cause::Hand) || matches!(ill.check, Check::Failed(_))
+            };
+            let ill = self.ill.get(device).filter(is_kept);
+            let borne = self.borne.get(device).copied().unwrap_or(0);
+            let record = HealthRecord {
+                resource: device.0.clone(),
+                name: String::new(),
+                reason: ill.map(|ill| ill.reason.clone()),
+                is_by_hand: ill.is_some_and(|ill| ill.cause == Cause::Hand),
+                borne,
+            };
+            (ill.is_some() || borne > 0).then(|| (device.clone(), record))
+        };
+        known.into_iter().filter_map(record).collect()
+    }
+
+    /// What was remembered of a device: it is as it was before the daemon was started again.
+    pub(crate) fn recall(&mut self, device: &DeviceSlot, record: &HealthRecord) -> Vec<Verdict> {
+        self.borne.insert(device.clone(), record.borne);
+        let Some(reason) = &record.reason else { return Vec::new() };
+        let cause = if record.is_by_hand { Cause::Hand } else { Cause::Error };
+        let ill = Illness { cause, reason: reason.clone(), is_over: false, check: Check::NotDue };
+        self.ill.insert(device.clone(), ill);
+        vec![Verdict::Out(device.clone(), reason.clone())]
     }
 
     /// How many are ill.
@@ -493,6 +546,38 @@ mod tests {
             "the driver's word has to do"
         );
         assert!(is_out(&health.seen(&gpu(0), &counted(1), false, later), "(umc 1)"), "counted anew");
+    }
+
+    #[test]
+    fn a_restart_remembers_what_a_driver_does_not_say_again() {
+        let (mut health, now) = (DeviceHealth::default(), Instant::now());
+        health.error(error(0, 95, XidClass::Reset), now);
+        health.drain(&gpu(1), "fan");
+        health.seen(&gpu(2), &told(Recovery::Reset), false, now);
+        health.seen(&gpu(3), &counted(2), false, now);
+        health.undrain(&gpu(3), true, false, now);
+        health.check(&gpu(4));
+        health.checked(&gpu(4), CheckOutcome::Failed("3 words differ".into()), now);
+        health.check(&gpu(5));
+        let records = health.records();
+        let of: Vec<_> = records.iter().map(|((_, slot), record)| (*slot, record.is_by_hand, record.borne)).collect();
+        assert_eq!(of, [(0, false, 0), (1, true, 0), (3, false, 2), (4, false, 0)], "HEALTH-6");
+        let mut next = DeviceHealth::default();
+        let verdicts: Vec<_> = records.iter().map(|(device, record)| next.recall(device, record)).collect();
+        assert!(
+            is_out(&verdicts[0], "Xid 95") && is_out(&verdicts[1], "fan") && is_out(&verdicts[3], "3 words differ")
+        );
+        assert_eq!(verdicts[2], []);
+        assert_eq!(next.records(), records, "it can be started again and again");
+        assert_eq!(next.seen(&gpu(1), &told(Recovery::Nothing), false, now), [], "HEALTH-3");
+        assert_eq!(next.seen(&gpu(0), &Health::default(), false, now), [], "its driver does not tell");
+        assert_eq!(
+            next.seen(&gpu(0), &told(Recovery::Nothing), false, now),
+            [Verdict::Check(gpu(0))],
+            "its word decides"
+        );
+        assert_eq!(next.seen(&gpu(3), &Health::default(), false, now), [], "it does not count now");
+        assert_eq!(next.seen(&gpu(3), &counted(2), false, now), [], "a person has seen these two");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What is known of the machine's devices beside the ledger.
 
 use crate::device_checks::{DeviceChecks, DeviceSlot};
-use crate::device_health::DeviceHealth;
+use crate::device_health::{DeviceHealth, HealthRecord};
 use crate::device_memory::DeviceMemories;
 use crate::foreign_use::ForeignUses;
 use crate::names::{Key, Monitored};
@@ -28,6 +28,8 @@ pub(crate) struct Devices {
     pub(crate) memory: DeviceMemories,
     pub(crate) foreign: ForeignUses,
     pub(crate) health: DeviceHealth,
+    /// What is remembered of it over a restart of the daemon.
+    pub(crate) remembered: Vec<HealthRecord>,
     /// Stands for devices' health among those who keep them out of service.
     pub(crate) doctor: Option<Key>,
     /// The workers that are ended since a device of theirs failed, in words.
@@ -46,6 +48,7 @@ impl Devices {
             memory: DeviceMemories::default(),
             foreign: ForeignUses::default(),
             health: DeviceHealth::default(),
+            remembered: Vec::new(),
             doctor: None,
             failed: BTreeMap::new(),
         }

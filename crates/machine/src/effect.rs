@@ -2,6 +2,7 @@
 
 use crate::confinement::Confinement;
 use crate::device_checks::{DeviceQuestion, DeviceSlot};
+use crate::device_health::HealthRecord;
 use crate::isolation::DeviceFence;
 use crate::names::{Key, TemplateKey};
 use crate::origin::Origin;
@@ -127,6 +128,8 @@ pub enum Effect {
         /// The device.
         device: DeviceSlot,
     },
+    /// Remember this of devices over a restart of the daemon, in place of what was remembered before.
+    RememberHealth(Vec<HealthRecord>),
     /// Look which devices' own nodes the trees of these processes have open; [`crate::NodeCore::nodes_opened`] takes what is
     /// found.
     LookAtOpenNodes {
@@ -153,6 +156,7 @@ impl Effect {
             | Self::MeasureDevices
             | Self::LookAtOpenNodes { .. }
             | Self::CheckDevice { .. }
+            | Self::RememberHealth(_)
             | Self::Log(_)
             | Self::Write(_) => true,
             Self::Send { .. }

@@ -29,7 +29,7 @@ mod worker;
 
 pub use confinement::{Confinement, Exceeded, INTERPRETER_BYTES};
 pub use device_checks::{ANY_OF_THE_DEAD, DeviceQuestion, DeviceSlot, Residue};
-pub use device_health::{CheckOutcome, DeviceErrorSeen};
+pub use device_health::{CheckOutcome, DeviceErrorSeen, HealthRecord};
 pub use device_memory::{CAP, SHARE_VARIABLE};
 pub use effect::{Effect, SubmissionOrder, Whereabouts};
 pub use encoding::{amounts, demand};

@@ -30,6 +30,7 @@ mod control_groups;
 mod daemon;
 mod descriptors;
 pub mod device_client;
+mod device_record;
 mod device_test;
 mod device_watch;
 mod entry;

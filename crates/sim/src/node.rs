@@ -267,6 +267,7 @@ impl World {
             | Effect::Confine(_)
             | Effect::LookAtOpenNodes { .. }
             | Effect::LookAtGroup { .. }
+            | Effect::RememberHealth(_)
             | Effect::KillMember { .. } => {}
             Effect::Write(changes) => self.write_down(changes),
             Effect::AskDevice(question) => self.ask_devices(node, AskedOfDevices::Residue(question)),

@@ -3,7 +3,7 @@
 use super::NodeCore;
 use crate::Effect;
 use crate::device_checks::{DeviceSlot, devices_of};
-use crate::device_health::{CheckOutcome, DeviceErrorSeen, Verdict};
+use crate::device_health::{CheckOutcome, DeviceErrorSeen, HealthRecord, Verdict};
 use crate::devices::Devices;
 use crate::names::Key;
 use oxiray_accelerators::DeviceUse as Found;
@@ -83,6 +83,32 @@ impl NodeCore {
                 Verdict::Check(device) => self.out.push(Effect::CheckDevice { device }),
                 Verdict::Tell(device, text) => self.tell_holders(&device, &text),
                 Verdict::EndHolders(device, error) => self.end_holders(&device, &error),
+            }
+        }
+        self.remember_health();
+    }
+
+    /// HEALTH-6: has it written down what is to be remembered, where that has changed.
+    fn remember_health(&mut self) {
+        let named = |((resource, slot), record): (DeviceSlot, HealthRecord)| {
+            let name = self.plan.offer.of(&resource).map(|offered| offered.name(slot))?;
+            Some(HealthRecord { name, ..record })
+        };
+        let records: Vec<HealthRecord> = self.devices.health.records().into_iter().filter_map(named).collect();
+        if records != self.devices.remembered {
+            self.devices.remembered.clone_from(&records);
+            self.out.push(Effect::RememberHealth(records));
+        }
+    }
+
+    /// What was remembered of the devices of this machine, as far as it is still true.
+    pub fn recall_health(&mut self, records: &[HealthRecord]) {
+        for record in records {
+            let Some(offered) = self.plan.offer.of(&record.resource) else { continue };
+            let slot = (0..offered.count as u32).find(|slot| offered.name(*slot) == record.name);
+            if let Some(slot) = slot {
+                let verdicts = self.devices.health.recall(&(record.resource.clone(), slot), record);
+                self.carry_out_health(verdicts);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use super::Daemon;
 use crate::children::packages::Wanted;
+use crate::device_record;
 use crate::device_test::DeviceTest;
 use crate::machine;
 use crate::objects::Answer;
@@ -9,7 +10,7 @@ use crate::poller::Token;
 use oxiray_families::DeviceCheck;
 use oxiray_head::StoreFigures;
 use oxiray_ids::{ObjectId, WorkerNumber};
-use oxiray_machine::{DeviceSlot, Effect, Key};
+use oxiray_machine::{DeviceSlot, Effect, HealthRecord, Key};
 use oxiray_wire::Message;
 use oxiray_wire::message::{
     ClientToDaemon, ClientToHead, ClientToStore, HoldingsQuery, Peer, Recover, ReportQuery, Spilled, StoreRefused,
@@ -71,7 +72,14 @@ impl Daemon {
             Effect::MeasureDevices => self.devices.measure(),
             Effect::LookAtOpenNodes { workers } => self.devices.look_at_open_nodes(workers),
             Effect::CheckDevice { device } => self.check_device(device),
+            Effect::RememberHealth(records) => self.remember_health(&records),
             Effect::Log(line) => self.log.line(&line),
+        }
+    }
+
+    fn remember_health(&mut self, records: &[HealthRecord]) {
+        if let Err(error) = device_record::write(self.session.directory(), records) {
+            self.log.line(&format!("which devices are ill will not be known after a restart of this daemon: {error}"));
         }
     }
 

@@ -8,6 +8,7 @@ use crate::children::{Children, SESSION_VARIABLE};
 use crate::config::Config;
 use crate::control_groups::{self, ControlGroups};
 use crate::descriptors::raise_limit;
+use crate::device_record;
 use crate::fences::Fences;
 use crate::join::Joined;
 use crate::journal::JournalClient;
@@ -254,6 +255,10 @@ impl Foundation {
         let resumed = go_on(&mut core, journal.as_deref(), config, &session)?;
         if let Some(told) = &resumed {
             log.line(told);
+        }
+        match device_record::read(session.directory()) {
+            Ok(records) => core.recall_health(&records),
+            Err(error) => log.line(&format!("which devices were ill before is not known: {error}")),
         }
         let told = Ready {
             address: address.clone(),

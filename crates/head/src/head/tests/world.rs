@@ -306,6 +306,7 @@ impl World {
             | Effect::Fence(_)
             | Effect::MeasureDevices
             | Effect::CheckDevice { .. }
+            | Effect::RememberHealth(_)
             | Effect::StartTemplate { .. }
             | Effect::EndTemplate { .. }
             | Effect::LeaveStore { .. }
