@@ -8,7 +8,7 @@
 
 use crate::Word;
 use crate::head::{HeadCore, NotRestored, StoreFigures};
-use oxiray_ids::{JobId, NodeId, ObjectId, WorkerId, WorkerNumber};
+use oxiray_ids::{JobId, NodeId, ObjectId, PlacementGroupId, WorkerId, WorkerNumber};
 use oxiray_journal::Rows;
 use oxiray_machine::{
     DeviceQuestion, DeviceSlot, Effect, Exceeded, Key, Level, Measured, Monitored, NodeCore, Numbers, Plan, Residue,
@@ -19,7 +19,7 @@ use oxiray_wire::message::{
     ClientToHead, ClusterReport, DeviceAsked, DrainAsked, Driver, Failure, GrowthState, HeadOrder, Holdings,
     HoldingsQuery, NodeReport, Returning, StateFollow, StateQuery, Submission, SubmissionAsked, WorkerToNode,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// The daemon's mind.
@@ -235,6 +235,11 @@ impl Core {
     /// The kernel killed the worker for want of memory.
     pub fn killed_for_memory(&mut self, worker: Key, level: Option<&Level>) {
         self.at_node(|node| node.killed_for_memory(worker, level));
+    }
+
+    /// The devices that are set aside on this machine for a placement group.
+    pub fn devices_of_group(&self, group: PlacementGroupId) -> BTreeSet<DeviceSlot> {
+        self.node().devices_of_group(group)
     }
 
     /// Whether it matters who is in the worker's control group.

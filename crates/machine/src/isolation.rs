@@ -128,9 +128,9 @@ impl Decision {
 }
 
 impl IsolationPlan {
-    /// Whether every worker is born where it can be fenced at any time.
-    pub(crate) fn fences_all(&self) -> bool {
-        self.asked >= Isolation::Fence
+    /// Whether every worker is born in a cgroup that can refuse it devices at any time.
+    pub(crate) fn births_fenced(&self) -> bool {
+        self.asked >= Isolation::Fence && self.mechanisms.iter().any(|mechanism| *mechanism != Mechanism::Landlock)
     }
 
     /// How far a worker of a request is to be kept from devices (ISOLATION-3).

@@ -177,6 +177,7 @@ impl World {
         let most = most.saturating_add(self.troubles as u32);
         assert!(*times <= most, "CALLER-1: an actor is constructed {times} times of {most}");
         self.processes[process].is_constructing = true;
+        self.user_code_begins(process);
         let given = create
             .references
             .iter()

@@ -1,10 +1,15 @@
 //! What must hold whatever happens, seen from outside of the nodes; and at the end, that nobody waits and nothing is left.
 
-use crate::process::{Held, Life};
-use crate::world::{NodeIndex, World};
-use oxiray_machine::Key;
+use crate::agenda::SECOND;
+use crate::chance::Chance;
+use crate::kernel::{Access, denied_by};
+use crate::process::{Held, Kind, Life};
+use crate::world::{NodeIndex, ProcessIndex, World};
+use oxiray_fence::Isolation;
+use oxiray_ids::PlacementGroupId;
+use oxiray_machine::{DeviceFence, Key};
 use oxiray_wire::message::Assign;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A whole device.
 const WHOLE: u64 = 10_000;
@@ -27,6 +32,7 @@ impl World {
         assert!(self.processes[process].devices.is_empty(), "CORE-3: who held a device serves nobody else");
         self.processes[process].devices = held;
         self.check_devices(node);
+        self.check_realm(process, assign);
     }
 
     /// Per device, what live processes hold, and dead ones that it remembers, is never more than one.
@@ -73,4 +79,111 @@ impl World {
         }
         found
     }
+
+    // --- what the kernel lets processes open (`kernel`) ---
+
+    /// Whether something happens that is drawn apart, so that each seed stands for what it stood for without.
+    fn odds_apart(&self, of: u64, per_mille: u32) -> bool {
+        Chance::new(self.options.seed ^ of.wrapping_mul(0x9e37_79b9_7f4a_7c15)).odds(per_mille)
+    }
+
+    fn gpus_of(&self, node: NodeIndex) -> BTreeSet<u32> {
+        (0..self.machines[self.nodes[node].machine].gpus).collect()
+    }
+
+    /// A process is forked. Its template may have devices open.
+    pub(crate) fn is_born(&mut self, process: ProcessIndex, is_in_cgroup: bool) {
+        let node = self.processes[process].node;
+        let devices = self.gpus_of(node);
+        let is_required = self.nodes[node].core.plan().isolation.asked == Isolation::Require;
+        let open = devices.iter().filter(|device| self.odds_apart(process as u64 * 8 + u64::from(**device), 200));
+        let open = open.copied().collect();
+        let refused = if is_in_cgroup && is_required { devices } else { BTreeSet::new() };
+        self.processes[process].access = Access::at_birth(is_in_cgroup, refused, open);
+    }
+
+    /// What a worker's cgroup refuses is exchanged, or cannot be.
+    pub(crate) fn fence(&mut self, node: NodeIndex, told: &DeviceFence) {
+        let Some(process) = self.nodes[node].workers.get(&told.worker).copied() else { return };
+        let is_broken = self.options.forks_fail && self.odds_apart(process as u64 + 77, 30);
+        if !self.processes[process].access.exchange(told, is_broken) {
+            self.nodes[node].core.fence_failed(told.worker, "its cgroup refuses nothing");
+        }
+    }
+
+    /// KERNEL-2: whether a worker is to be told nothing.
+    pub(crate) fn has_no_fence(&self, node: NodeIndex, worker: Key) -> bool {
+        let process = self.nodes[node].workers.get(&worker);
+        process.is_some_and(|process| self.processes[*process].access.has_failed())
+    }
+
+    /// The node tells a worker what it is kept from: all but its realm.
+    fn check_realm(&mut self, process: ProcessIndex, assign: &Assign) {
+        let told = assign.fence.as_ref().map(denied_by);
+        if let Some(denied) = &told {
+            let realm = self.realm_of(process, assign.group);
+            let others = self.gpus_of(self.processes[process].node).difference(&realm).copied().collect();
+            assert_eq!(denied, &others, "ISOLATION-2");
+        }
+        self.processes[process].access.is_told(told, assign.group);
+    }
+
+    /// User code opens what it can.
+    pub(crate) fn user_code_begins(&mut self, process: ProcessIndex) {
+        let devices = self.gpus_of(self.processes[process].node);
+        self.processes[process].access.open_all(&devices);
+        self.check_fence(process);
+    }
+
+    /// What a process was granted, and its placement group on its machine.
+    fn realm_of(&self, process: ProcessIndex, group: Option<PlacementGroupId>) -> BTreeSet<u32> {
+        let found = &self.processes[process];
+        let of_group = group.map(|group| self.nodes[found.node].core.devices_of_group(group)).unwrap_or_default();
+        slots(&found.devices).into_iter().chain(of_group.into_iter().map(|(_, slot)| slot)).collect()
+    }
+
+    /// KERNEL-1, of all workers of a node.
+    pub(crate) fn check_fences(&self, node: NodeIndex) {
+        for process in self.nodes[node].workers.values() {
+            self.check_fence(*process);
+        }
+    }
+
+    fn check_fence(&self, process: ProcessIndex) {
+        let found = &self.processes[process];
+        let is_judged = found.life == Life::Running && !found.is_doomed;
+        if let Some(group) = found.access.fenced_in().filter(|_| is_judged) {
+            let realm = self.realm_of(process, group);
+            found.access.check(&self.gpus_of(found.node), &slots(&found.devices), &realm);
+        }
+    }
+
+    /// Somebody may be in the control group of a worker that is gone, and use what it had.
+    pub(crate) fn leaves_somebody(&mut self, process: ProcessIndex) -> bool {
+        let found = &self.processes[process];
+        let is_so =
+            self.options.is_stuck && !found.devices.is_empty() && self.odds_apart(process as u64 + 1_234_567, 200);
+        if let (Kind::Worker { key, .. }, true) = (found.kind, is_so) {
+            let (node, until) = (found.node, self.now + SECOND + (process as u64 % 20) * SECOND);
+            self.last_pid += 1;
+            let memory = &mut self.machines[self.nodes[node].machine].memory;
+            for held in found.devices.clone() {
+                memory.remember(held, self.last_pid, until);
+            }
+            memory.in_groups.insert((node, key), (self.last_pid, until));
+        }
+        is_so
+    }
+
+    /// Who is in the control group of a worker that is gone.
+    pub(crate) fn look_at_group(&mut self, node: NodeIndex, worker: Key) {
+        let in_groups = &self.machines[self.nodes[node].machine].memory.in_groups;
+        let found = in_groups.get(&(node, worker)).filter(|(_, until)| *until > self.now);
+        let pids = found.map(|(pid, _)| *pid).into_iter().collect();
+        self.nodes[node].core.group_has(worker, pids);
+    }
+}
+
+fn slots(held: &[Held]) -> BTreeSet<u32> {
+    held.iter().map(|held| held.slot).collect()
 }

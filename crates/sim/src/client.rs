@@ -78,6 +78,7 @@ impl World {
             }
             Message::Assign(assign) => {
                 let welcome = assign.welcome.clone().expect("a worker is told who it is");
+                self.processes[process].access.takes_on(assign.fence.as_ref());
                 self.begin_client(process, &welcome, Some(&assign));
                 if let Some(actor) = &assign.actor {
                     self.construct(process, actor);

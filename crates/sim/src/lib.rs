@@ -10,7 +10,7 @@
 //!
 //! - SIM-1: the same seed gives the same run, event by event.
 //! - SIM-2: after each event the tables of the node that it was for agree ([`Core::audit`](oxiray_head::Core::audit)),
-//!   and no device is used for more than one.
+//!   no device is used for more than one, and the kernel refuses devices as processes are told (`kernel`).
 //! - SIM-3: a run ends with faults over and everything healed. Then everybody has an answer, every driver is gone, every
 //!   ledger is full, and no table knows anybody who is gone.
 
@@ -28,6 +28,7 @@ mod faults;
 mod groups;
 mod heads;
 mod hearing;
+mod kernel;
 mod leases;
 mod log;
 mod machine;

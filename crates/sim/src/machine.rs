@@ -2,7 +2,8 @@
 
 use crate::agenda::Micros;
 use crate::process::Held;
-use oxiray_machine::{DeviceQuestion, Residue};
+use oxiray_machine::{DeviceQuestion, Key, Residue};
+use std::collections::BTreeMap;
 
 /// Shares that nobody lives to use, and that the device has not forgotten.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub(crate) struct Remembered {
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     remembered: Vec<Remembered>,
+    /// Who is in the control groups of workers that are gone, and until when; by node and worker.
+    pub(crate) in_groups: BTreeMap<(usize, Key), (u32, Micros)>,
 }
 
 impl Memory {

@@ -2,6 +2,7 @@
 
 use crate::agenda::{Event, MILLISECOND, Micros, SECOND};
 use crate::clock::Clock;
+use crate::kernel::with_nodes;
 use crate::leases::Leases;
 use crate::process::{Kind, Life, Process};
 use crate::stores::Shelf;
@@ -9,6 +10,7 @@ use crate::stream::{Descriptor, End, Packet};
 use crate::world::{NodeIndex, ProcessIndex, StreamIndex, World};
 use oxiray_accelerators::{Detection, DeviceUse, Usage, offer};
 use oxiray_families::{Health, Recovery};
+use oxiray_fence::Isolation;
 use oxiray_head::Core;
 use oxiray_ids::NodeId;
 use oxiray_machine::{CheckOutcome, DeviceQuestion, DeviceSlot, Effect, IsolationPlan, Key, Plan, TemplateKey};
@@ -143,14 +145,16 @@ impl World {
         ]);
         let detection = Detection { families: Vec::new(), warnings: Vec::new(), ruled_out: Vec::new() };
         let offer = offer(&detection, &|_| None, &requested).expect("whole numbers of anything can be offered");
+        let (asked, mechanisms) = self.options.isolation(index);
+        let has_nodes = asked > Isolation::Variable;
         let named = requested.iter().map(|(name, total)| (ResourceName::new(name).expect("a proper name"), *total));
         Plan {
             node: NodeId::new([self.mark_of(index); 28]),
             inventory: Inventory::new(named)
                 .expect("whole numbers of anything can be had")
                 .with_device_memory(ResourceName::GPU, vec![GPU_BYTES; machine.gpus as usize]),
-            offer,
-            isolation: IsolationPlan::default(),
+            offer: if has_nodes { with_nodes(offer) } else { offer },
+            isolation: IsolationPlan { asked, mechanisms, why: "nothing works".to_owned(), ..IsolationPlan::default() },
             labels: BTreeMap::from([("zone".to_owned(), machine.zone.to_owned())]),
             store_bytes: 1 << 30,
             hostname: format!("machine-{index}"),
@@ -217,6 +221,7 @@ impl World {
             return;
         }
         self.nodes[node].core.audit();
+        self.check_fences(node);
         let found = &mut self.nodes[node];
         if let Some(at) = found.core.next_alarm().map(|at| found.clock.when(at).max(self.now + 1))
             && found.next_turn.is_none_or(|planned| at < planned || planned <= self.now)
@@ -240,7 +245,9 @@ impl World {
                 let at = self.now + self.chance.delay(MILLISECOND);
                 self.agenda.plan(at, Event::TemplateEnds { node, template });
             }
-            Effect::Fork { worker, template, .. } => self.fork(node, worker, template),
+            Effect::Fork { worker, template, is_fenced } => self.fork(node, worker, (template, is_fenced)),
+            Effect::Fence(told) => self.fence(node, &told),
+            Effect::LookAtGroup { worker } => self.look_at_group(node, worker),
             Effect::Kill { worker } => {
                 if let Some(process) = self.nodes[node].workers.get(&worker).copied() {
                     self.kill(process);
@@ -263,10 +270,8 @@ impl World {
             // No process leaves anything half written, nobody submits jobs, and nobody takes memory.
             Effect::LeaveStore { .. }
             | Effect::Submission(_)
-            | Effect::Fence(_)
             | Effect::Confine(_)
             | Effect::LookAtOpenNodes { .. }
-            | Effect::LookAtGroup { .. }
             | Effect::RememberHealth(_)
             | Effect::KillMember { .. } => {}
             Effect::Write(changes) => self.write_down(changes),
@@ -328,6 +333,9 @@ impl World {
         let known = self.nodes[node].streams.get(&to).filter(|_| !self.nodes[node].over.contains(&to)).copied();
         if let Some((stream, role)) = known {
             if let Message::Assign(assign) = &message {
+                if self.has_no_fence(node, to) {
+                    return;
+                }
                 self.check_assignment(node, to, assign);
             }
             self.log.line(self.now, format_args!("node {node} -> {to}: {message:?}"));
@@ -352,13 +360,14 @@ impl World {
         self.queue(node, worker, peer.into(), Some(Descriptor { stream, side: 1 }));
     }
 
-    fn fork(&mut self, node: NodeIndex, worker: Key, template: TemplateKey) {
+    fn fork(&mut self, node: NodeIndex, worker: Key, (template, is_fenced): (TemplateKey, bool)) {
         if !self.nodes[node].templates.contains(&template) {
             return self.nodes[node].core.worker_gone(worker, "could not be started: its interpreter does not run");
         }
         let process = self.processes.len();
         let stream = self.new_stream([End::Node { node, key: worker }, End::Process(process)], 50);
         self.processes.push(Process::new(node, Kind::Worker { key: worker, template }, Life::Starting, stream));
+        self.is_born(process, is_fenced);
         self.nodes[node].workers.insert(worker, process);
         self.nodes[node].streams.insert(worker, (stream, Role::Worker));
         let at = self.now + self.chance.delay(5 * MILLISECOND);
@@ -414,6 +423,7 @@ impl World {
         self.nodes[node].over.remove(&key);
         self.nodes[node].workers.remove(&key);
         self.log.line(self.now, format_args!("node {node}: worker {key} is gone"));
+        self.look_at_group(node, key);
         self.nodes[node].core.worker_gone(key, "killed by signal 9 (SIGKILL)");
     }
 

@@ -2,6 +2,8 @@
 
 use crate::agenda::{MILLISECOND, Micros, SECOND};
 use crate::chance::Chance;
+use oxiray_fence::{Isolation, Mechanism};
+use oxiray_wire::message::AskedIsolation;
 
 /// How a run goes. Everything follows from the seed; each seed has only some of the faults, so that each is seen alone
 /// and with others.
@@ -105,6 +107,30 @@ impl Options {
     /// it stood for before there was this.
     pub(crate) fn devices_fail(&self) -> bool {
         self.devices_remember && Chance::new(self.seed ^ 0xdec1).odds(500)
+    }
+
+    /// How far a node keeps its workers from devices, and by what; drawn apart, too.
+    pub(crate) fn isolation(&self, node: usize) -> (Isolation, Vec<Mechanism>) {
+        let mut chance = Chance::new(self.seed ^ (node as u64 + 1).wrapping_mul(0xfe9c_e5fe_9ce5));
+        let asked = chance.one_of(&[Isolation::Variable, Isolation::Watch, Isolation::Fence, Isolation::Require]);
+        let mechanisms = match chance.between(0, 3) {
+            0 => vec![Mechanism::Landlock],
+            1 => vec![Mechanism::Cgroup1, Mechanism::Landlock],
+            2 if asked != Isolation::Require => Vec::new(),
+            _ => vec![Mechanism::Cgroup],
+        };
+        (asked, mechanisms)
+    }
+
+    /// What a call asks for besides.
+    pub(crate) fn isolation_asked(&self, call: u64) -> AskedIsolation {
+        let mut chance = Chance::new(self.seed ^ call.wrapping_mul(0xca11_fe9c_e5));
+        match chance.between(0, 19) {
+            0 => AskedIsolation::Watch,
+            1..=2 => AskedIsolation::Fence,
+            3 => AskedIsolation::Require,
+            _ => AskedIsolation::Unsaid,
+        }
     }
 
     /// The same cluster where nothing goes wrong.

@@ -2,6 +2,7 @@
 
 use crate::agenda::{Event, MILLISECOND, SECOND};
 use crate::client::Client;
+use crate::kernel::Access;
 use crate::spec::{Form, Spec};
 use crate::stream::Descriptor;
 use crate::world::{NodeIndex, ProcessIndex, StreamIndex, World};
@@ -70,6 +71,7 @@ pub(crate) struct Process {
     /// Its end of its control stream.
     pub(crate) control: Descriptor,
     pub(crate) devices: Vec<Held>,
+    pub(crate) access: Access,
     pub(crate) client: Option<Client>,
     pub(crate) run: Option<Run>,
     /// It has said so.
@@ -89,6 +91,7 @@ impl Process {
             is_doomed: false,
             control: Descriptor { stream: control, side: 1 },
             devices: Vec::new(),
+            access: Access::default(),
             client: None,
             run: None,
             is_leaving: false,
@@ -150,6 +153,9 @@ impl World {
         self.dies(process);
         self.processes[process].life = Life::Gone;
         let (node, pid) = (self.processes[process].node, self.processes[process].pid);
+        if self.leaves_somebody(process) {
+            self.processes[process].devices.clear();
+        }
         for held in std::mem::take(&mut self.processes[process].devices) {
             if self.options.devices_remember && self.chance.odds(400) {
                 let most = if self.chance.odds(100) { 25 * SECOND } else { SECOND };
@@ -185,6 +191,7 @@ impl World {
     /// A call begins: what it was given is read first.
     fn begin_run(&mut self, process: ProcessIndex, ticket: Ticket, call: Box<Call>) {
         let spec = Spec::decode(call.arguments.clone());
+        self.user_code_begins(process);
         self.check_begun(process, &call, &spec);
         let found = &mut self.processes[process];
         found.last_run += 1;

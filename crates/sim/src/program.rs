@@ -221,10 +221,11 @@ impl World {
         let demand = self.chance.one_of(if within { &WITHIN } else { &DEMANDS });
         let fresh = self.chance.odds(100);
         let preparation = self.some_preparation();
+        let isolation = self.options.isolation_asked(self.last_call);
         let priority = if self.chance.odds(150) { self.chance.one_of(&[-7, 3, 9]) } else { 0 };
         let class = Class {
             demand: demand.iter().map(|(name, units)| ((*name).to_owned(), *units)).collect(),
-            environment: Environment { preparation, ..Environment::default() },
+            environment: Environment { preparation, isolation, ..Environment::default() },
             fresh,
             strategy,
             near: Vec::new(),

@@ -5,7 +5,7 @@ use super::device_memory::asked_memory;
 use crate::device_memory::{PRELOAD_VARIABLE, memory_variables};
 use crate::isolation::{Decision, DeviceFence, Refusal, Slots};
 use crate::served_head::Link;
-use crate::worker::{Duty, Post};
+use crate::worker::{Duty, Post, Worker};
 use crate::{BundleKey, Effect, GroupMembership, Holder, Key, amounts};
 use oxiray_accelerators::{WorkerEnvironment, environment, unusable_together, visible_ids};
 use oxiray_families::{device_resource, device_resources};
@@ -238,6 +238,12 @@ impl NodeCore {
         self.log(format!("worker {key} cannot be fenced and is ended: {why}. No cgroup is counted on from here on"));
         self.plan.isolation.breaks(why);
         self.kill_worker(key);
+        // What their cgroups refuse them since they were born is not exchanged for what they are granted any more.
+        let is_spare = |worker: &Worker| worker.duty == Duty::Spare;
+        let spares = self.workers.iter().filter(|(_, worker)| is_spare(worker)).map(|(spare, _)| *spare);
+        for spare in spares.collect::<Vec<_>>() {
+            self.kill_worker(spare);
+        }
     }
 
     /// Who holds shares of a device; `of_bundle` names a bundle in words.

@@ -1,10 +1,12 @@
 //! What must hold on a machine between any two events, and what is left there: for tests and simulations.
 
 use super::NodeCore;
+use crate::device_checks::{DeviceSlot, devices_of};
 use crate::worker::Duty;
+use oxiray_ids::PlacementGroupId;
 use oxiray_resources::{Quantity, ResourceName};
 use oxiray_scheduler::NodeView;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl NodeCore {
     /// Compares every table with the others; slow.
@@ -43,6 +45,11 @@ impl NodeCore {
             ("devices asked about", self.devices.checks.len()),
             ("devices out of service", self.devices.out_of_service.len()),
         ]
+    }
+
+    /// The devices that are set aside here for a placement group.
+    pub fn devices_of_group(&self, group: PlacementGroupId) -> BTreeSet<DeviceSlot> {
+        devices_of(self.bundles_in(group))
     }
 
     /// What is granted of each resource.

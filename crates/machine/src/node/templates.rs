@@ -85,7 +85,7 @@ impl NodeCore {
             self.notify(job, &text);
         }
         for _ in self.spares_of(key).count()..self.plan.spare_workers {
-            self.fork(key, self.plan.isolation.fences_all());
+            self.fork(key, self.plan.isolation.births_fenced());
         }
         key
     }
@@ -101,7 +101,7 @@ impl NodeCore {
                 continue;
             }
             for _ in self.spares_of(key).count()..wanted {
-                self.fork(key, self.plan.isolation.fences_all());
+                self.fork(key, self.plan.isolation.births_fenced());
             }
             let surplus: Vec<Key> = self.spares_of(key).map(|(spare, _)| spare).skip(wanted).collect();
             for spare in surplus {
@@ -156,8 +156,8 @@ impl NodeCore {
     /// A worker for an order. Where a cgroup is to refuse it devices, and the spare ones are in none that could, it is a new one.
     pub(super) fn take_spare(&mut self, origin: &Origin, job: JobId, is_fenced: bool) -> Key {
         let template = self.ensure_template(origin, Some(job));
-        let fences_all = self.plan.isolation.fences_all();
-        if is_fenced && !fences_all {
+        let births_fenced = self.plan.isolation.births_fenced();
+        if is_fenced && !births_fenced {
             let key = self.fork(template, true);
             self.workers.get_mut(&key).expect("it was just made").duty = Duty::Ending;
             return key;
@@ -166,7 +166,7 @@ impl NodeCore {
         // One that has its process already, where there is one.
         let first = self.spares_of(template).min_by_key(|(key, worker)| (worker.pid.is_none(), *key));
         let first = first.map(|(key, _)| key);
-        let key = first.unwrap_or_else(|| self.fork(template, fences_all));
+        let key = first.unwrap_or_else(|| self.fork(template, births_fenced));
         self.workers.get_mut(&key).expect("it was just found or made").duty = Duty::Ending;
         self.ensure_template(origin, Some(job));
         key
