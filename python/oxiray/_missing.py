@@ -78,10 +78,15 @@ def advice(name: str) -> str:
     return f"`ray.{name}` is not in Oxiray, and Ray 2.60 lists no such name: check the spelling."
 
 
-def attributes(module: str) -> Callable[[str], Any]:
-    """A `__getattr__` for a module of Oxiray that stands for one of Ray: it imports submodules, and explains."""
+def attributes(module: str, **computed: Callable[[], Any]) -> Callable[[str], Any]:
+    """A `__getattr__` for a module of Oxiray that stands for one of Ray: it imports submodules, and explains.
+
+    `computed` has names whose values are made whenever they are asked for.
+    """
 
     def find(name: str) -> Any:
+        if name in computed:
+            return computed[name]()
         if (elsewhere := _ELSEWHERE.get(f"{module}.{name}")) is not None:
             return getattr(importlib.import_module(elsewhere[0]), elsewhere[1])
         if not name.startswith("__") and hasattr(sys.modules[module], "__path__"):

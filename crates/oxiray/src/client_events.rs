@@ -77,9 +77,8 @@ fn hear(runtime: &Runtime) {
             ClientEvent::Notice(text) => tell(&format!("(oxiray) {text}\n")),
             ClientEvent::Ready(id) => wake(id),
             // A Rust program asks (`preempted`): it has no handler that would make SIGTERM more than a sooner end.
-            ClientEvent::Preempted { .. } => {}
-            // A Rust program does not ask to hear of that.
-            ClientEvent::Ended(_) => {}
+            // Nor does it ask to hear of objects' ends.
+            ClientEvent::Preempted { .. } | ClientEvent::Ended(_) => {}
             ClientEvent::Unseen(value) => {
                 if let Some(error) = value.content.as_ref().and_then(Error::of) {
                     tell(&format!("(oxiray) an error that nobody looked at: {error}\n"));

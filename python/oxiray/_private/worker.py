@@ -249,8 +249,4 @@ __all__ = [
     "wait",
 ]
 
-_find = _missing.attributes(__name__)
-
-
-def __getattr__(name: str) -> Any:
-    return global_worker.node if name == "_global_node" else _find(name)
+__getattr__ = _missing.attributes(__name__, _global_node=lambda: global_worker.node)
