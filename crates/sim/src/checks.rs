@@ -125,14 +125,14 @@ impl World {
             let others = self.gpus_of(self.processes[process].node).difference(&realm).copied().collect();
             assert_eq!(denied, &others, "ISOLATION-2");
         }
-        self.processes[process].access.is_told(told, assign.group);
+        self.processes[process].access.is_told(told);
     }
 
-    /// User code opens what it can.
+    /// User code opens what it can. It is judged after the node's next turn: what that has decided by now, to kill it among
+    /// other things, may not be carried out yet.
     pub(crate) fn user_code_begins(&mut self, process: ProcessIndex) {
         let devices = self.gpus_of(self.processes[process].node);
         self.processes[process].access.open_all(&devices);
-        self.check_fence(process);
     }
 
     /// What a process was granted, and its placement group on its machine.
@@ -152,9 +152,8 @@ impl World {
     fn check_fence(&self, process: ProcessIndex) {
         let found = &self.processes[process];
         let is_judged = found.life == Life::Running && !found.is_doomed;
-        if let Some(group) = found.access.fenced_in().filter(|_| is_judged) {
-            let realm = self.realm_of(process, group);
-            found.access.check(&self.gpus_of(found.node), &slots(&found.devices), &realm);
+        if is_judged {
+            found.access.check(&self.gpus_of(found.node), &slots(&found.devices));
         }
     }
 

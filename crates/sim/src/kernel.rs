@@ -7,7 +7,6 @@
 //! - KERNEL-2: nothing is told to a worker whose fence could not be made.
 
 use oxiray_accelerators::{DeviceNode, NodeNumber, Offer, SlotDevice};
-use oxiray_ids::PlacementGroupId;
 use oxiray_machine::DeviceFence;
 use oxiray_wire::message::Fence;
 use std::collections::BTreeSet;
@@ -26,7 +25,6 @@ pub(crate) struct Access {
     open: BTreeSet<u32>,
     /// What it was told to be kept from.
     told: Option<BTreeSet<u32>>,
-    group: Option<PlacementGroupId>,
     /// It has read what it was told.
     has_begun: bool,
     /// Its cgroup did not take its fence.
@@ -53,9 +51,10 @@ impl Access {
         self.has_failed
     }
 
-    /// Its node tells it what it is, and what it is kept from.
-    pub(crate) fn is_told(&mut self, denied: Option<BTreeSet<u32>>, group: Option<PlacementGroupId>) {
-        (self.told, self.group) = (denied, group);
+    /// Its node tells it what it is kept from: all but its realm at that time. A placement group that is removed later takes
+    /// nothing back from who leaves just then.
+    pub(crate) fn is_told(&mut self, denied: Option<BTreeSet<u32>>) {
+        self.told = denied;
     }
 
     /// It reads that, before anything of a user's runs in it.
@@ -74,13 +73,10 @@ impl Access {
         self.open.extend(self.can_open(devices));
     }
 
-    /// Its placement group, where it is fenced and has read so.
-    pub(crate) fn fenced_in(&self) -> Option<Option<PlacementGroupId>> {
-        (self.told.is_some() && self.has_begun).then_some(self.group)
-    }
-
     /// KERNEL-1.
-    pub(crate) fn check(&self, devices: &BTreeSet<u32>, own: &BTreeSet<u32>, realm: &BTreeSet<u32>) {
+    pub(crate) fn check(&self, devices: &BTreeSet<u32>, own: &BTreeSet<u32>) {
+        let Some(denied) = self.told.as_ref().filter(|_| self.has_begun) else { return };
+        let realm = &devices.difference(denied).copied().collect();
         let (can_open, open) = (self.can_open(devices), &self.open);
         assert!(can_open.is_subset(realm), "KERNEL-1: it can open {can_open:?}, and its realm is {realm:?}");
         assert!(open.is_subset(realm), "KERNEL-1: it has {open:?} open, and its realm is {realm:?}");
