@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -125,9 +126,16 @@ def test_the_end_of_an_object_of_others_is_not_told() -> None:
     assert not worker.global_worker.core_worker.add_object_out_of_scope_callback(inner, print)
 
 
-def test_the_state_of_an_actor_is_known_without_asking() -> None:
+def test_the_state_of_an_actor_is_known_without_asking(tmp_path: Path) -> None:
+    begun, let_go = tmp_path / "begun", tmp_path / "let go"
+
     @oxiray.remote(max_restarts=1)
     class Lasting:
+        def __init__(self) -> None:
+            if begun.exists():
+                wait_until(let_go.exists)
+            begun.touch()
+
         def pid(self) -> int:
             return os.getpid()
 
@@ -135,18 +143,11 @@ def test_the_state_of_an_actor_is_known_without_asking() -> None:
     assert actor._get_local_state() in (PENDING, ALIVE)
     pid = oxiray.get(actor.pid.remote())
     assert actor._get_local_state() == ALIVE
-    seen = [ALIVE]
     os.kill(pid, signal.SIGKILL)
-    deadline = time.monotonic() + 30
-    while seen[-1] == ALIVE and time.monotonic() < deadline:
-        seen.append(actor._get_local_state())
-    assert seen[-1] == RESTARTING
-    again = actor.pid.remote()
+    wait_until(lambda: actor._get_local_state() == RESTARTING)
+    let_go.touch()
     wait_until(lambda: actor._get_local_state() == ALIVE)
-    try:
-        oxiray.get(again)
-    except oxiray.exceptions.RayActorError:
-        pass
+    assert oxiray.get(actor.pid.remote()) != pid
     oxiray.kill(actor)
     wait_until(lambda: actor._get_local_state() == DEAD)
 
