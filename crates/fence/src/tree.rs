@@ -4,8 +4,8 @@ use crate::FenceError;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use std::fs::{self, File};
-use std::io::{ErrorKind, Read as _, Seek as _};
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read as _, Seek as _, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -79,7 +79,9 @@ pub(crate) fn remove(cgroup: &Path) -> Result<(), FenceError> {
 /// Kills whoever is in a cgroup or further down, and waits until they are gone.
 pub(crate) fn end(cgroup: &Path) -> Result<(), FenceError> {
     let deadline = Instant::now() + END_LIMIT;
-    let is_over = if fs::write(cgroup.join("cgroup.kill"), "1").is_ok() {
+    // Never made: the kernel has it where there is one.
+    let door = OpenOptions::new().write(true).open(cgroup.join("cgroup.kill"));
+    let is_over = if door.is_ok_and(|mut door| door.write_all(b"1").is_ok()) {
         waited_for_emptiness(cgroup, deadline).unwrap_or(false)
     } else {
         killed_one_by_one(cgroup, deadline)

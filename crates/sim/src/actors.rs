@@ -51,7 +51,9 @@ impl World {
             ..ActorCreate::default()
         };
         let counted = u32::try_from(create.max_restarts).map_or(u32::MAX, |restarts| restarts + 1);
-        let most = if create.preemptible { u32::MAX } else { counted };
+        // One that ends early, by itself or with its group, is made again without that being counted.
+        let is_preemptible = create.preemptible || (within && self.options.preempts());
+        let most = if is_preemptible { u32::MAX } else { counted };
         let kind_of_call = self.some_wish(process, 0, 0);
         let arguments = self.work(process, kind_of_call, true).arguments;
         // A name may be taken, and a detached actor must be safe before anybody relies on it.

@@ -124,7 +124,7 @@ impl Options {
 
     /// What a call asks for besides.
     pub(crate) fn isolation_asked(&self, call: u64) -> AskedIsolation {
-        let mut chance = Chance::new(self.seed ^ call.wrapping_mul(0xca11_fe9c_e5));
+        let mut chance = Chance::new(self.seed ^ call.wrapping_mul(0xca_11fe_9ce5));
         match chance.between(0, 19) {
             0 => AskedIsolation::Watch,
             1..=2 => AskedIsolation::Fence,

@@ -139,7 +139,7 @@ fn what_dead_daemons_left_is_removed_unless_somebody_has_it() {
     }
     fs::create_dir(left.join("w1")).expect("made");
     // Where this is no control group, a file stands for what keeps it from being removed.
-    fs::write(full.join("cgroup.procs"), "1").expect("written");
+    fs::write(full.join("cgroup.procs"), dead.to_string()).expect("written");
     let lock = locked(&kept).expect("GROUPS-5: nobody has it");
     assert!(locked(&kept).is_none());
     sweep(above.path());
