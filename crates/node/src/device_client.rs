@@ -438,8 +438,8 @@ mod tests {
         Gauge::Unasked { measure, rest }
     }
 
-    fn listed(processes: &[u32]) -> Option<Holders> {
-        Some(Holders::together(processes.to_vec()))
+    fn listed(processes: &[u32]) -> Holders {
+        Holders::together(processes.to_vec())
     }
 
     fn question(slot: u32, pid: u32) -> DeviceQuestion {
@@ -461,7 +461,7 @@ mod tests {
 
     #[test]
     fn the_dead_of_before_are_told_from_others_that_live() {
-        let mut desk = desk(|pid| pid == 13, Box::new(|slot| listed(&[10 + slot])));
+        let mut desk = desk(|pid| pid == 13, Box::new(|slot| Some(listed(&[10 + slot]))));
         assert_eq!(answer(&mut desk, 2, ANY_OF_THE_DEAD), Residue::Gone, "somebody else uses it");
         assert_eq!(answer(&mut desk, 3, ANY_OF_THE_DEAD), Residue::Held);
         let found = [(("GPU".to_owned(), 2), Some(Residue::Gone)), (("GPU".to_owned(), 3), Some(Residue::Held))];
@@ -483,7 +483,7 @@ mod tests {
 
     #[test]
     fn what_a_dead_worker_started_is_looked_for_as_well() {
-        let mut desk = desk(|pid| pid == 21, Box::new(|slot| listed(&[20 + slot])));
+        let mut desk = desk(|pid| pid == 21, Box::new(|slot| Some(listed(&[20 + slot]))));
         assert_eq!(answer(&mut desk, 1, 7), Residue::HeldByOther(21));
         assert_eq!(answer(&mut desk, 2, 7), Residue::Gone, "somebody who lives uses it");
     }
@@ -491,7 +491,8 @@ mod tests {
     #[test]
     fn what_nobody_has_that_is_listed_is_told_of_a_device_that_was_had_whole() {
         let unlisted_bytes: OfSlot<u64> = Box::new(|slot| (slot < 2).then_some(5 << 30));
-        let mut desk = desk_with(nobody, Library { holders: Box::new(|slot| listed(&[10 + slot])), unlisted_bytes });
+        let mut desk =
+            desk_with(nobody, Library { holders: Box::new(|slot| Some(listed(&[10 + slot]))), unlisted_bytes });
         let mut ask = |slot, pid, is_whole| {
             desk.ask(DeviceQuestion { is_whole, ..question(slot, pid) });
             let DeviceAnswer::Residue(_, residue) = next(&mut desk) else { panic!("nothing was measured") };
@@ -547,7 +548,7 @@ mod tests {
 
     #[test]
     fn a_library_that_breaks_is_not_asked_again() {
-        let mut desk = desk(nobody, Box::new(|slot| if slot == 0 { panic!("broken") } else { listed(&[7]) }));
+        let mut desk = desk(nobody, Box::new(|slot| if slot == 0 { panic!("broken") } else { Some(listed(&[7])) }));
         assert_eq!(answer(&mut desk, 0, 7), Residue::Unknown);
         assert_eq!(answer(&mut desk, 1, 7), Residue::Unknown);
     }
