@@ -93,7 +93,7 @@ def _whose_ray() -> Iterator[Finding]:
         if spec is None:
             yield _ok("import ray", "nothing is installed as `ray`; programs write `import oxiray as ray`")
         elif _alias.is_installed():
-            yield _ok("import ray", f"is Oxiray, by the alias {importlib.metadata.version('oxiray-ray-alias')}, {origin}")
+            yield _ok("import ray", f"is Oxiray, by {_who_brought_the_name()}, {origin}")
         elif importlib.util.find_spec("oxiray_ray_alias") is not None:
             advice = (
                 "Something that requires `ray` was installed after the alias. To run on Oxiray: `pip uninstall ray`, install "
@@ -105,6 +105,14 @@ def _whose_ray() -> Iterator[Finding]:
             yield _warning("import ray", f"is not Oxiray: {origin or 'a folder without __init__.py'}", advice)
         return
     yield _warning("import ray", "cannot be found out: a package in its place is broken", "Reinstall the alias.")
+
+
+def _who_brought_the_name() -> str:
+    """The distribution by which `import ray` is Oxiray: the alias, or the one that `oxiray ray install` makes."""
+    for distribution, name in (("oxiray-ray-alias", "the alias"), ("ray", "the distribution of `oxiray ray install`")):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            return f"{name} {importlib.metadata.version(distribution)}"
+    return "an alias that no distribution has brought"
 
 
 def _hardware() -> Iterator[Finding]:

@@ -20,6 +20,7 @@ from oxiray._raylet import GcsClient, StreamingGeneratorStats
 from oxiray.util.annotations import AnnotationType, _mark_annotated
 from oxiray.util.debug import _test_some_code_for_memory_leaks
 from oxiray.util.placement_group import _valid_resource_shape
+from watching import wait_until
 
 #: The numbers that Ray's protocol has for the states of an actor.
 PENDING, ALIVE, RESTARTING, DEAD = range(1, 5)
@@ -30,13 +31,6 @@ def connected() -> Iterator[None]:
     oxiray.init(num_cpus=2, log_to_driver=False)
     yield
     oxiray.shutdown()
-
-
-def wait_until(condition: Any, limit_s: float = 30.0) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_kept_values_through_the_client_of_the_head() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import resource
@@ -79,6 +80,20 @@ def test_ray_over_the_alias_is_told(tmp_path: Path) -> None:
     found = doctor(PYTHONPATH=str(tmp_path))["import ray"]
     assert not found["is_ok"] and f"{tmp_path}/ray/__init__.py" in found["found"]
     assert "pip uninstall ray" in found["advice"]
+
+
+@pytest.mark.parametrize(
+    ("distribution", "says"),
+    [("oxiray-ray-alias", "the alias 1.0"), ("ray", "the distribution of `oxiray ray install` 1.0")],
+)
+def test_whatever_brought_the_name_is_told(monkeypatch: pytest.MonkeyPatch, distribution: str, says: str) -> None:
+    def version(name: str) -> str:
+        if name != distribution:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return "1.0"
+
+    monkeypatch.setattr(_doctor.importlib.metadata, "version", version)
+    assert _doctor._who_brought_the_name() == says
 
 
 def test_without_the_alias_the_program_imports_oxiray(monkeypatch: pytest.MonkeyPatch) -> None:

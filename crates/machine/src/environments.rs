@@ -331,9 +331,8 @@ impl<W> Environments<W> {
     }
 }
 
-/// The task's variables on top of the job's, and its isolation before the job's; the other fields come whole from the one or the
-/// other. A program of the
-/// user's own takes nothing of a job's besides.
+/// The task's variables on top of the job's, and its isolation before the job's; the other fields come whole from the one or
+/// the other. A program of the user's own takes nothing of a job's besides.
 pub fn merged(job: Option<&Environment>, own: &Environment) -> Environment {
     let of_job = job.map_or(&[][..], |environment| &environment.variables);
     let mut by_name: BTreeMap<&str, &Variable> = BTreeMap::new();
