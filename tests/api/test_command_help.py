@@ -36,7 +36,9 @@ def on_a_terminal(*arguments: str) -> str:
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
     command = [sys.executable, "-c", commands._PROGRAM, *arguments]
     variables = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=variables | {"TERM": "dumb"}):
+    # Without NO_COLOR, a variable such as CI would bring escape sequences, which have no width.
+    variables |= {"TERM": "dumb", "NO_COLOR": "1"}
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=variables):
         os.close(theirs)
         pieces = []
         while True:

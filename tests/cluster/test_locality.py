@@ -9,6 +9,7 @@ import pytest
 import ray
 
 from nodes import three_nodes
+from watching import wait_until
 
 np = pytest.importorskip("numpy")
 
@@ -36,6 +37,8 @@ def place(*arrays: Any) -> str:
 def made(mib: int, node: str) -> Any:
     reference = make.options(resources={node: 0.1}, num_cpus=0).remote(mib)
     ray.wait([reference], fetch_local=False)
+    # The owner hears of the object from its worker, and the head from the worker's node, which may come later.
+    wait_until(lambda: ray.experimental.get_object_locations([reference])[reference]["node_ids"])
     return reference
 
 

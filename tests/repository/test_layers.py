@@ -15,7 +15,7 @@ LAYERS = [
     {"cli", "operator", "python", "oxiray", "sim", "fuzz", "scale"},
     {"client"},
     {"autoscaler", "node", "runtime"},
-    {"head"},
+    {"head", "ray-api"},
     {"machine"},
     {"visitor"},
     {"state"},
@@ -28,7 +28,7 @@ BESIDE: set[tuple[str, str]] = set()
 # Crates that only tests use: any crate may name them as a dev-dependency, none as a dependency.
 TEST_ONLY = {"eighth-family", "models", "nvml-fixture"}
 # Where a clock, a socket, a file, a thread or chance would make a decision impossible to replay.
-PURE = ["families", "resources", "scheduler", "kubernetes", "state"]
+PURE = ["families", "resources", "scheduler", "kubernetes", "state", "ray-api"]
 IMPURE = re.compile(
     r"\bstd::(time|net|fs|thread|process|env|os|io)\b|\b(getrandom|rand|tokio|rustix|libc|SystemTime|Instant)\b"
 )

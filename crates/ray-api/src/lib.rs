@@ -1,0 +1,5 @@
+//! What Ray 2.60 answers over HTTP, made of what Oxiray knows: the bodies of its jobs API and of its lists of the
+//! cluster's state, and metrics under its names.
+//!
+//! Pure: no clock, no socket, no file. The dashboard asks the head, hands the answers to these functions, and sends what
+//! they return.
