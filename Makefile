@@ -17,6 +17,7 @@
 #   hogs   tasks and actors that take all memory beside honest ones, in a container of 2 GiB and in a pod, for HOGS_SECONDS (10 minutes) each; as root
 #   simulate  clusters simulated under seeds, 20,000 of them or SEEDS=A..B; `make test` runs the first 2,000
 #   fuzz   clients, workers and members that say anything, for FUZZ_SECONDS (60), from FUZZ_SEED on (random, printed); `make test` runs a few seeds
+#   sanitize  the tests of the crates that touch memory by hand, under AddressSanitizer
 #   memory 1,000,000 tasks from one driver: its memory and the daemon's must not grow
 #   bench-operator  500 pods made by the operator against the API stand-in: time and requests; writes benches/OPERATOR.md
 #   test-outage  an autoscaled cluster on Kubernetes while the API is away for a minute
@@ -32,7 +33,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := demo
-.PHONY: demo test ready-to-test compatibility bench bench-scheduler bench-scale bench-preload bench-train bench-operator test-outage ecosystem third-parties libraries libraries-on-ray library-names soak chaos hogs simulate fuzz memory lint wheel docs cuda-example clean venv network-tools etcd
+.PHONY: demo test ready-to-test compatibility bench bench-scheduler bench-scale bench-preload bench-train bench-operator test-outage ecosystem third-parties libraries libraries-on-ray library-names soak chaos hogs simulate fuzz sanitize memory lint wheel docs cuda-example clean venv network-tools etcd
 
 # In a container everybody is root, and pip's advice on that helps nobody.
 export PIP_ROOT_USER_ACTION := ignore
@@ -127,6 +128,12 @@ chaos: venv $(BUILD)/fuzz-made
 
 fuzz: $(NATIVE)
 	cargo run --release --locked -p oxiray-fuzz -- --daemon $(NATIVE) --seconds $(FUZZ_SECONDS) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
+
+# The sanitizer is part of every toolchain, though its flag counts as unstable. Leaks are not looked for: tests of `processes`
+# end forks of the test's process, which have all that it had.
+SANITIZED := values store records wire processes fence
+sanitize:
+	ASAN_OPTIONS=detect_leaks=0 RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address cargo test --locked --no-fail-fast --target $(shell rustc -vV | sed -n 's/^host: //p') --target-dir $(TARGET)/sanitized $(SANITIZED:%=-p oxiray-%)
 
 hogs: venv $(BUILD)/operator-made
 	$(VENV)/bin/python tests/soak/hogs.py --seconds $(HOGS_SECONDS)
