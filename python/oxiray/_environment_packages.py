@@ -3,13 +3,13 @@
 A package is named by what is in it, so that the same content is shipped and unpacked once.
 
 Invariants:
-1. A package's file is written under another name and renamed: it is whole or not there.
+1. Packages are kept by the cache that programs of every language share (`crates/client/src/package_cache.rs`).
 2. Nothing is unpacked outside of the folder it is meant for, and nothing but files and folders is unpacked.
 """
 
 from __future__ import annotations
 
-import fcntl
+import contextlib
 import hashlib
 import os
 import shutil
@@ -18,7 +18,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from oxiray import _environment_cache as cache, _ignore_rules
+from oxiray import _core, _ignore_rules
 
 #: The largest package, in bytes of its content, unless `OXIRAY_PACKAGE_BYTES_MAX` says otherwise.
 _PACKAGE_BYTES_MAX = 512 << 20
@@ -32,9 +32,6 @@ _FILES_NAMED = 5
 _COPY_BYTES = 1 << 20
 #: What the names of programs begin with, which are files as they are.
 _PROGRAM = "program"
-
-#: Packages that this process wants kept; their locks end with it.
-_held: dict[str, int] = {}
 
 
 def limit() -> int:
@@ -91,8 +88,7 @@ def ship_archive(path: Path, *, strips_folder: bool = False) -> str:
     is_stripped = strips_folder and is_in_one_folder
     digest = hashlib.sha256(b"archive\0" + str(is_stripped).encode() + path.read_bytes())
     name = digest.hexdigest()[:32] + ("s" if is_stripped else "")
-    if not _hold(name):
-        _rename_into_place(name, lambda beside: shutil.copyfile(path, beside))
+    _core.package_keep(name, 0o600, lambda beside: shutil.copyfile(path, beside))
     return name
 
 
@@ -112,7 +108,7 @@ def present(session: Path, name: str) -> Path:
 def unpack(zip_file: Path, into: Path, *, strips_folder: bool) -> None:
     """Unpacks a package; what is there already was unpacked by somebody else and is left alone."""
     if into.is_dir():
-        cache.touch(into)
+        touch(into)
         return
     beside = into.with_name(f"{into.name}.{os.getpid()}.new")
     shutil.rmtree(beside, ignore_errors=True)
@@ -226,8 +222,7 @@ def _store(name: str, members: list[tuple[str, Path]]) -> str:
                 with open(path, "rb") as source, archive.open(entry, "w", force_zip64=True) as copy:
                     shutil.copyfileobj(source, copy, _COPY_BYTES)
 
-    if not _hold(name):
-        _rename_into_place(name, write)
+    _core.package_keep(name, 0o600, write)
     return name
 
 
@@ -238,54 +233,17 @@ def ship_program(path: Path) -> str:
         while block := file.read(_COPY_BYTES):
             digest.update(block)
     name = f"{_PROGRAM}{digest.hexdigest()}"
-    if not _hold(name):
-        # Not a link: what is built anew may be written into the same file.
-        _rename_into_place(name, lambda beside: shutil.copyfile(path, beside), 0o700)
-        _hold(name)
+    # Not a link: what is built anew may be written into the same file.
+    _core.package_keep(name, 0o700, lambda beside: shutil.copyfile(path, beside))
     return name
 
 
 def zip_of(name: str, where: Path | None = None) -> Path:
-    """Where a package's file is."""
-    file = name if name.startswith(_PROGRAM) else f"{name}.zip"
-    return cache.folder(where or cache.root() / "cache", "packages") / file
+    """Where a package's file is: in this user's cache, or in the one in the folder `where`."""
+    return _core.package_file(name, where)
 
 
-def _rename_into_place(name: str, write: object, mode: int = 0o600) -> None:
-    path = zip_of(name)
-    beside = path.with_name(f"{name}.{os.getpid()}.new")
-    assert callable(write)
-    try:
-        write(beside)
-        beside.chmod(mode)
-        beside.rename(path)
-    finally:
-        beside.unlink(missing_ok=True)
-    if not _hold(name):
-        raise OSError(f"the package {path} went as soon as it was made: is {_LIMIT_VARIABLE} above the cache's own limit?")
-    cache.evict(cache.root() / "cache", cache.limit())
-
-
-def _hold(name: str) -> bool:
-    """Keeps a package from being evicted while this process lives; `False` where there is none."""
-    path = zip_of(name)
-    if name in _held and path.exists():
-        return True
-    while True:
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except FileNotFoundError:
-            return False
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
-        try:
-            if os.fstat(descriptor).st_ino == path.stat().st_ino:
-                break
-        except FileNotFoundError:
-            pass
-        # It was evicted between the two steps.
-        os.close(descriptor)
-    if (before := _held.pop(name, None)) is not None:
-        os.close(before)
-    _held[name] = descriptor
-    cache.touch(path)
-    return True
+def touch(path: Path) -> None:
+    """Notes that something is used: what was used last is evicted last."""
+    with contextlib.suppress(OSError):
+        os.utime(path)

@@ -6,7 +6,7 @@ user's cache, on top of the driver's interpreter and packages; conda makes an en
 
 Invariants:
 1. It ends with the daemon, and so does the installer that it runs.
-2. An environment that was not finished is never used: it is marked last, under a lock (`_environment_cache`).
+2. An environment that was not finished is never used: it is marked last, under a lock.
 3. Nothing is imported or run from the working directory, in which others may write (`_python`, `_program`).
 """
 
@@ -30,7 +30,7 @@ import traceback
 from pathlib import Path
 from typing import Any, NoReturn
 
-from oxiray import _core, _environment_cache as cache, _environment_packages as packages
+from oxiray import _core, _environment_packages as packages
 from oxiray._environment import SCHEME, WORKING_DIR_VARIABLE
 
 #: How much of an installer's output an error quotes.
@@ -158,13 +158,13 @@ class _Setup:
         kept = {name for text in self.in_use for name, _ in json.loads(text).get("packages", [])}
         kept |= {name for name, _ in self.specification.get("packages", [])}
         found = sorted((path.stat().st_mtime, path) for path in (self.session / "packages").glob("*"))
-        total = sum(cache.size_of(path) for _, path in found)
+        total = sum(_core.tree_bytes(path) for _, path in found)
         for used, path in found:
             # One that was used just now may be somebody's who is not counted yet.
-            if total <= cache.limit() or path.name in kept or time.time() - used < _UNPACKED_KEPT_S:
+            if total <= _core.cache_bytes_max() or path.name in kept or time.time() - used < _UNPACKED_KEPT_S:
                 continue
             gone = path.with_name(f"{path.name}.{os.getpid()}.gone")
-            total -= cache.size_of(path)
+            total -= _core.tree_bytes(path)
             path.rename(gone)
             shutil.rmtree(gone, ignore_errors=True)
 
@@ -180,23 +180,23 @@ class _Setup:
         return [found, *command[1:]]
 
     def _environment(self, install: dict[str, Any]) -> Path:
-        made = cache.folder(self.cache, "environments") / install["name"]
+        made = _core.environments_folder(self.cache) / install["name"]
         while True:
             fcntl.flock(self.lock, fcntl.LOCK_SH)
-            if cache.is_whole(made):
+            if _core.environment_is_whole(made):
                 break
             fcntl.flock(self.lock, fcntl.LOCK_EX)
-            if not cache.is_whole(made):
+            if not _core.environment_is_whole(made):
                 shutil.rmtree(made, ignore_errors=True)
                 try:
                     self._build(made, install)
                 except BaseException:
                     shutil.rmtree(made, ignore_errors=True)
                     raise
-                cache.mark_whole(made)
-        cache.touch(made / cache.COMPLETE)
+                _core.environment_is_made(made)
+        packages.touch(made / "complete")
         # The lock of this one is held: it stays.
-        cache.evict(self.cache, cache.limit())
+        _core.cache_evict(self.cache, _core.cache_bytes_max())
         return made
 
     def _build(self, made: Path, install: dict[str, Any]) -> None:

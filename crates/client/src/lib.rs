@@ -13,6 +13,7 @@
 //!            functions.rs, assigned.rs, borrowing.rs   what a worker knows of functions, of itself, of references
 //! both       process.rs   the one runtime of the process
 //!            isolation.rs the words for how far processes are kept from devices
+//!            package_cache.rs   what workers are made of, kept for this user's programs of every language
 //! ```
 
 pub mod assigned;
@@ -23,6 +24,7 @@ pub mod driver;
 mod functions;
 pub mod isolation;
 mod language;
+pub mod package_cache;
 mod pinning;
 pub mod process;
 pub mod template;

@@ -8,6 +8,7 @@
 use crate::error::{Error, Result};
 use crate::packages::{self, Package};
 use crate::program;
+use oxiray_client::package_cache::PackageCache;
 use oxiray_wire::session::{package_file, packages_in};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -168,7 +169,7 @@ fn unpack(session: &Path, package: &Package, into: &Path) -> io::Result<()> {
         return Ok(());
     }
     let beside_session = session.parent().map(|sessions| package_file(&packages_in(sessions), &package.name));
-    let of_user = packages::sessions().ok().map(|sessions| package_file(&packages_in(&sessions), &package.name));
+    let of_user = PackageCache::of_user().ok().map(|cache| cache.file_of(&package.name));
     let mut places = [Some(PathBuf::from(&package.path)), beside_session, of_user].into_iter().flatten();
     let file = places.find(|place| place.is_file()).ok_or_else(|| {
         io::Error::other(format!("its package {} was evicted, or the program's machine has left", package.name))

@@ -42,6 +42,7 @@ mod ids;
 mod looking;
 mod memory;
 mod metrics;
+mod package_cache;
 mod plain;
 mod process;
 mod python;
@@ -79,6 +80,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     actors::register(module)?;
     cancel::register(module)?;
     looking::register(module)?;
+    package_cache::register(module)?;
     state::register(module)?;
     worker::register(module)?;
     reference::register(module)
