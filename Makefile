@@ -33,7 +33,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := demo
-.PHONY: demo test ready-to-test compatibility bench bench-scheduler bench-scale bench-preload bench-train bench-operator test-outage ecosystem third-parties libraries libraries-on-ray library-names soak chaos hogs simulate fuzz sanitize memory lint wheel docs cuda-example clean venv network-tools etcd
+.PHONY: demo test ready-to-test compatibility bench bench-scheduler bench-scale bench-preload bench-train bench-operator test-outage ecosystem third-parties libraries libraries-on-ray library-names soak chaos hogs simulate fuzz sanitize memory lint wheel docs cuda-example clean venv network-tools etcd slurm
 
 # In a container everybody is root, and pip's advice on that helps nobody.
 export PIP_ROOT_USER_ACTION := ignore
@@ -57,7 +57,7 @@ demo: venv
 	@$(VENV)/bin/python tests/tour/tour.py
 
 # What apt may have to install comes first, one after the other: it takes one caller at a time.
-test: network-tools etcd $(VENV)/made
+test: network-tools etcd slurm $(VENV)/made
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target ready-to-test
 	@$(VENV)/bin/python scripts/run-tests $(if $(AGAIN),--again)
 
@@ -73,6 +73,12 @@ network-tools:
 etcd: | network-tools
 	@command -v etcd >/dev/null || { test "$$(id -u)" -eq 0 && apt-get update -qq && apt-get install -y -qq etcd-server; } \
 	  || echo "The command etcd is missing: tests of a standby head will be skipped. Install etcd-server."
+
+# Tests of clusters over Slurm's nodes start a controller and two nodes.
+slurm: | etcd
+	@PATH="$$PATH:/usr/sbin"; { command -v slurmctld && command -v slurmd && command -v srun && command -v munged; } >/dev/null || { test "$$(id -u)" -eq 0 && apt-get update -qq \
+	  && apt-get install -y -qq --no-install-recommends slurmctld slurmd slurm-client munge; } \
+	  || echo "Slurm is missing: its tests will be skipped. Install slurmctld, slurmd, slurm-client and munge."
 
 lint: venv
 	@$(VENV)/bin/python scripts/run-tests --only-checks

@@ -1,6 +1,7 @@
 //! What the command line understands.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// This version, and that of Ray whose API programs find.
@@ -21,6 +22,9 @@ pub(crate) enum Order {
     Daemon(DaemonOptions),
     /// Starts a cluster on this machine.
     Start(Box<StartOptions>),
+    /// Starts a cluster over the nodes on which it is run, such as those of a Slurm job (`srun oxiray symmetric-run --
+    /// PROGRAM`), runs the program on the first, and stops the cluster.
+    SymmetricRun(Box<SymmetricRunOptions>),
     /// Stops every cluster of this user on this machine.
     Stop(StopOptions),
     /// Shows what is used, by whom, and what waits.
@@ -103,7 +107,7 @@ pub(crate) struct StoreOptions {
 }
 
 /// How devices are kept from those that they were not granted to.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct DeviceOptions {
     /// How far devices are kept from those that they were not granted to: `variable` tells each process its devices, `watch`
     /// looks besides which it has open, `fence` has the kernel refuse it others where that is possible, `require` refuses to start or to run what cannot be fenced.
@@ -146,7 +150,7 @@ pub(crate) struct DeviceOptions {
 }
 
 /// What a machine offers.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct OfferOptions {
     /// Processors to offer.
     #[arg(long)]
@@ -166,7 +170,7 @@ pub(crate) struct OfferOptions {
 }
 
 /// Who goes first.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct SchedulingOptions {
     /// With --head: whether tasks, actors and placement groups that were made with preemptible=True end early when work of a
     /// higher priority waits for what they hold; they are run, or made, again later. `off` where it is left out.
@@ -181,7 +185,7 @@ pub(crate) struct SchedulingOptions {
     pub(crate) job_order: Option<String>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct StartOptions {
     /// Starts a cluster's first machine.
     #[arg(long)]
@@ -260,6 +264,20 @@ pub(crate) struct StartOptions {
     pub(crate) system_config: Option<String>,
     #[command(flatten)]
     pub(crate) without_effect: crate::without_effect::WithoutEffect,
+}
+
+/// With those of `start`, which say what each node offers. Outside of Slurm, `--address` names the head, and `--token-file` a
+/// file that all nodes see.
+#[derive(Debug, Args)]
+pub(crate) struct SymmetricRunOptions {
+    /// How many nodes have to be there before the program begins; those of the Slurm step where it is left out, else 1.
+    #[arg(long, visible_alias = "wait-for-nnodes", value_name = "NODES")]
+    pub(crate) min_nodes: Option<usize>,
+    #[command(flatten)]
+    pub(crate) start: StartOptions,
+    /// The program that runs in the cluster, with its arguments.
+    #[arg(last = true, required = true)]
+    pub(crate) command: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]

@@ -24,6 +24,7 @@ mod show;
 mod start;
 mod status;
 mod stop;
+mod symmetric_run;
 mod token;
 mod visit;
 mod without_effect;
@@ -47,6 +48,10 @@ fn main() -> ExitCode {
         Order::Daemon(options) => daemon::run(&options),
         Order::Autoscaler(options) => autoscaler::run(&options),
         Order::Start(options) => start::run(&options),
+        Order::SymmetricRun(options) => match symmetric_run::run(&options) {
+            Ok(status) => std::process::exit(status),
+            Err(error) => Err(error),
+        },
         Order::Stop(options) => stop::run(&options),
         Order::Status(options) => status::run(&options),
         Order::HealthCheck(options) => visit::health_check(options.address.as_deref()),

@@ -51,11 +51,6 @@ const ADVICE: &[(&[&str], &str)] = &[
     ),
     (&["check-open-ports"], "a cluster opens no TCP port but the one that `oxiray start --port` asks for"),
     (&["microbenchmark"], "`make bench` of Oxiray's repository measures it beside Ray"),
-    (
-        &["symmetric-run"],
-        "run `oxiray start --head` on one node and `oxiray start --address=HOST:PORT --token-file=FILE` on the others, then the \
-         program on the first",
-    ),
     (&["cpp", "install-nightly"], "Oxiray has no C++ API and no nightly builds; its Rust API is the crate `oxiray`"),
     (&["serve"], "Ray Serve is not there in this version"),
 ];

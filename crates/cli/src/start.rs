@@ -9,8 +9,9 @@ use oxiray_wire::session::logs_of;
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 pub(crate) fn run(options: &StartOptions) -> anyhow::Result<()> {
     let mut config = config(options)?;
@@ -190,19 +191,46 @@ fn lease_ms(seconds: f64) -> anyhow::Result<u64> {
     Ok((seconds * 1000.0) as u64)
 }
 
-/// The daemon tells through its output that it serves: one line, and the end of the stream.
+/// What becomes of a daemon when the command that started it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bond {
+    LivesOn,
+    EndsWithParent,
+}
+
+/// Starts the node that the options describe.
+pub(crate) fn begin(options: &StartOptions, bond: Bond) -> anyhow::Result<(Child, Ready)> {
+    let config = config(options)?;
+    options.system_config.as_deref().map(configure_system).transpose()?;
+    start_daemon(&config, bond)
+}
+
 fn start_detached(config: &Config) -> anyhow::Result<Ready> {
-    let mut child = Command::new(std::env::current_exe()?)
+    Ok(start_daemon(config, Bond::LivesOn)?.1)
+}
+
+/// The daemon tells through its output that it serves: one line, and the end of the stream.
+fn start_daemon(config: &Config, bond: Bond) -> anyhow::Result<(Child, Ready)> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command
         .args(["daemon", "--config", &serde_json::to_string(config)?])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .context("the daemon cannot be started")?;
+        .stderr(Stdio::piped());
+    if bond == Bond::EndsWithParent {
+        // SAFETY: what runs between fork and exec is calls of the kernel.
+        unsafe {
+            command.pre_exec(|| {
+                oxiray_processes::reset_signals_after_fork();
+                Ok(rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?)
+            });
+        }
+    }
+    let mut child = command.spawn().context("the daemon cannot be started")?;
     let mut told = String::new();
     child.stdout.take().context("its output is a pipe")?.read_to_string(&mut told)?;
     if let Ok(ready) = serde_json::from_str(&told) {
-        return Ok(ready);
+        return Ok((child, ready));
     }
     let mut error = String::new();
     child.stderr.take().context("its errors are a pipe")?.read_to_string(&mut error)?;

@@ -47,7 +47,7 @@ const OPTIONS: &[(&str, Takes, &str)] = &[
 const HOLDS_ANYWAY: &[&str] = &["disable-usage-stats", "log-style", "log-color", "verbose", "include-log-monitor"];
 
 /// Those that were given.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct WithoutEffect {
     given: Vec<&'static str>,
 }
