@@ -179,6 +179,7 @@ impl Work<'_> {
                 | DaemonToVisitor::Holdings(_)
                 | DaemonToVisitor::MetricsReport(_)
                 | DaemonToVisitor::StateChanges(_)
+                | DaemonToVisitor::ChronicleBatch(_)
                 | DaemonToVisitor::SubmissionAnswer(_)
                 | DaemonToVisitor::TokenAnswer(_)
                 | DaemonToVisitor::StoreRefused(_) => {}

@@ -242,6 +242,7 @@ impl Cluster {
             VisitorToHead::DrainAsked(asked) => self.core.drain_asked(from, &asked),
             VisitorToHead::DeviceAsked(asked) => self.core.device_asked(from, &asked),
             VisitorToHead::StateFollow(asked) => self.core.state_follow(from, asked),
+            VisitorToHead::ChronicleFollow(asked) => self.core.chronicle_follow(from, asked),
             VisitorToHead::GrowthState(state) => self.core.growth_state(from, &state),
             VisitorToHead::GrowthQuery(asked) => self.core.growth_query(from, asked.request),
             VisitorToHead::SubmissionAsked(asked) => self.core.submission_asked(from, &asked, 1),

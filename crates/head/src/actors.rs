@@ -170,6 +170,8 @@ pub(crate) struct Actors<C> {
     forgotten: Vec<ActorId>,
     /// Those without a process that wait for arguments of their constructor which are made again.
     awaiting: BTreeMap<ActorId, BTreeSet<ObjectId>>,
+    /// Those that came into another state, in order.
+    moves: Vec<(ActorId, ActorPhase)>,
 }
 
 impl<C> Default for Actors<C> {
@@ -182,6 +184,7 @@ impl<C> Default for Actors<C> {
             dead: VecDeque::new(),
             forgotten: Vec::new(),
             awaiting: BTreeMap::new(),
+            moves: Vec::new(),
         }
     }
 }
@@ -213,6 +216,7 @@ impl<C: Clone> Actors<C> {
             interested: [creator].into(),
         };
         self.by_id.insert(id, actor);
+        self.moves.push((id, ActorPhase::Waiting));
         Created::New
     }
 
@@ -258,6 +262,7 @@ impl<C: Clone> Actors<C> {
         let waits = matches!(actor.state, ActorState::Waiting | ActorState::Restarting);
         assert!(waits, "ACTOR-3: an actor has one process at a time");
         actor.state = ActorState::Starting(worker);
+        self.moves.push((id, ActorPhase::Starting));
         if actor.takes_calls() { actor.interested.iter().copied().collect() } else { Vec::new() }
     }
 
@@ -267,6 +272,7 @@ impl<C: Clone> Actors<C> {
         let ActorState::Starting(worker) = actor.state else { return Vec::new() };
         let took_calls = actor.takes_calls();
         actor.state = ActorState::Alive(worker);
+        self.moves.push((id, ActorPhase::Alive));
         actor.failed_starts = 0;
         if took_calls { Vec::new() } else { actor.interested.iter().copied().collect() }
     }
@@ -284,6 +290,7 @@ impl<C: Clone> Actors<C> {
         actor.failed_starts += u32::from(began_nothing);
         actor.restarts += 1;
         actor.state = ActorState::Restarting;
+        self.moves.push((id, ActorPhase::Restarting));
         Some(Lost { began_nothing, clients: actor.interested.iter().copied().collect() })
     }
 
@@ -295,6 +302,7 @@ impl<C: Clone> Actors<C> {
             return None;
         }
         actor.state = ActorState::Restarting;
+        self.moves.push((id, ActorPhase::Restarting));
         let clients = actor.interested.iter().copied().collect();
         self.awaiting.entry(id).or_default().insert(argument);
         Some(Lost { began_nothing: true, clients })
@@ -324,6 +332,7 @@ impl<C: Clone> Actors<C> {
         }
         actor.restarts += 1;
         actor.state = ActorState::Restarting;
+        self.moves.push((id, ActorPhase::Restarting));
         Some(Lost { began_nothing: false, clients: actor.interested.iter().copied().collect() })
     }
 
@@ -355,6 +364,7 @@ impl<C: Clone> Actors<C> {
             return Vec::new();
         }
         actor.state = ActorState::Dead(cause);
+        self.moves.push((id, ActorPhase::Dead));
         let interested = std::mem::take(&mut actor.interested);
         let creator = actor.description.creator;
         self.free_name(id);
@@ -382,6 +392,11 @@ impl<C: Clone> Actors<C> {
         }
         let made = self.living_of.get(&client).into_iter().flatten();
         made.copied().filter(|id| self.by_id.get(id).is_some_and(|actor| !actor.description.detached)).collect()
+    }
+
+    /// Who came into which state since this was last called, in order.
+    pub(crate) fn take_moves(&mut self) -> Vec<(ActorId, ActorPhase)> {
+        std::mem::take(&mut self.moves)
     }
 
     /// The actor, alive or remembered.

@@ -24,6 +24,7 @@ pub(crate) enum Alarm {
     Prefetches(u64),
     Growth,
     Changes,
+    Chronicle,
     Recall,
     Deadlocks,
     KeptRoom,

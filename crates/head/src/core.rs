@@ -16,8 +16,8 @@ use oxiray_machine::{
 };
 use oxiray_resources::{Quantity, ResourceName};
 use oxiray_wire::message::{
-    ClientToHead, ClusterReport, DeviceAsked, DrainAsked, Driver, Failure, GrowthState, HeadOrder, Holdings,
-    HoldingsQuery, NodeReport, Returning, StateFollow, StateQuery, Submission, SubmissionAsked, WorkerToNode,
+    ChronicleFollow, ClientToHead, ClusterReport, DeviceAsked, DrainAsked, Driver, Failure, GrowthState, HeadOrder,
+    Holdings, HoldingsQuery, NodeReport, Returning, StateFollow, StateQuery, Submission, SubmissionAsked, WorkerToNode,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -555,6 +555,11 @@ impl Core {
     /// A visitor asks what changed in the lists.
     pub fn state_follow(&mut self, from: Key, asked: StateFollow) {
         self.at_head(|head| head.state_follow(from, asked));
+    }
+
+    /// A visitor asks what happened.
+    pub fn chronicle_follow(&mut self, from: Key, asked: ChronicleFollow) {
+        self.at_head(|head| head.chronicle_follow(from, asked));
     }
 
     /// Somebody asks for all metrics.

@@ -1,6 +1,7 @@
 //! What is remembered for people and programs that ask.
 
 use crate::census::Census;
+use crate::chronicle::{Chronicle, Readers};
 use crate::ends::Ends;
 use crate::following::Following;
 use crate::metrics::Metrics;
@@ -12,4 +13,6 @@ pub(crate) struct Figures {
     pub(crate) ends: Ends,
     pub(crate) census: Census,
     pub(crate) following: Following,
+    pub(crate) chronicle: Chronicle,
+    pub(crate) readers: Readers,
 }

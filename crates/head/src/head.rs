@@ -27,6 +27,7 @@
 //! | `termination` | what ends, and what ends with it |
 //! | `environments`, `requests` | who asks, until they stand in the queue |
 //! | `announcements`, `validation`, `workers` | what machines and workers are told, and what no peer may say |
+//! | `entries` | what is written into the chronicle |
 
 mod actors;
 mod announcements;
@@ -38,6 +39,7 @@ mod deadlocks;
 mod devices;
 mod dispatch;
 mod drain;
+mod entries;
 mod environments;
 mod exits;
 mod explain;

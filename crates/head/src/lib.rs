@@ -31,6 +31,7 @@ mod amounts;
 mod breaker;
 mod census;
 mod changes;
+mod chronicle;
 mod clients;
 mod clock;
 mod core;

@@ -158,6 +158,8 @@ pub(crate) struct PlacementGroups {
     of_actors: BTreeMap<ActorId, BTreeSet<PlacementGroupId>>,
     waiters: BTreeMap<PlacementGroupId, Vec<Waiter>>,
     removed: VecDeque<PlacementGroupId>,
+    /// Those that came into another state, in order.
+    moves: Vec<(PlacementGroupId, GroupState)>,
 }
 
 impl PlacementGroups {
@@ -181,6 +183,7 @@ impl PlacementGroups {
         }
         let nodes = vec![None; description.group.bundles.len()];
         self.by_id.insert(id, PlacementGroup { description, phase: GroupPhase::Pending, nodes, was_created: false });
+        self.moves.push((id, GroupState::Pending));
         GroupCreated::New
     }
 
@@ -194,6 +197,7 @@ impl PlacementGroups {
     ) -> bool {
         let id = description.id;
         self.create(description);
+        self.moves.pop();
         let Some(group) = self.by_id.get_mut(&id) else { return true };
         let is_whole = was_created && nodes.iter().all(Option::is_some);
         (group.nodes, group.was_created) = (nodes, was_created);
@@ -234,6 +238,7 @@ impl PlacementGroups {
         }
         group.phase = GroupPhase::Created;
         group.was_created = true;
+        self.moves.push((id, GroupState::Created));
         Some(self.waiters.remove(&id).unwrap_or_default())
     }
 
@@ -257,6 +262,7 @@ impl PlacementGroups {
         let of_node = group.nodes.iter_mut().enumerate().filter(|(_, on)| **on == Some(node));
         let moved = of_node.map(|(bundle, on)| (bundle, on.take()).0).collect();
         group.waits_again();
+        self.moves.push((id, group.phase.state()));
         moved
     }
 
@@ -273,6 +279,7 @@ impl PlacementGroups {
             let group = self.by_id.get_mut(&id).expect("it was just looked at");
             group.nodes.iter_mut().filter(|on| **on == Some(node)).for_each(|on| *on = None);
             group.waits_again();
+            self.moves.push((id, group.phase.state()));
             again.push((id, undone));
         }
         again
@@ -282,6 +289,7 @@ impl PlacementGroups {
     pub(crate) fn remove(&mut self, id: PlacementGroupId, why: &str) -> Option<Vec<Waiter>> {
         let group = self.by_id.get_mut(&id).filter(|group| !matches!(group.phase, GroupPhase::Removed(_)))?;
         group.phase = GroupPhase::Removed(why.to_owned());
+        self.moves.push((id, GroupState::Removed));
         let description = &group.description;
         if !description.name.is_empty() {
             self.names.remove(&(description.namespace.clone(), description.name.clone()));
@@ -317,6 +325,11 @@ impl PlacementGroups {
     pub(crate) fn client_died(&mut self, client: WorkerId) {
         self.waiters.values_mut().for_each(|waiters| waiters.retain(|(waiting, _)| *waiting != client));
         self.waiters.retain(|_, waiters| !waiters.is_empty());
+    }
+
+    /// Which came into which state since this was last called, in order.
+    pub(crate) fn take_moves(&mut self) -> Vec<(PlacementGroupId, GroupState)> {
+        std::mem::take(&mut self.moves)
     }
 
     /// The groups that end with this job.

@@ -5,6 +5,7 @@ use crate::device_health::{DeviceHealth, HealthRecord};
 use crate::device_memory::DeviceMemories;
 use crate::foreign_use::ForeignUses;
 use crate::names::{Key, Monitored};
+use crate::node::holdings::ToldHoldings;
 use crate::node::occupied::Occupied;
 use oxiray_wire::message::DeviceUse;
 use oxiray_wire::state::DeviceIsolation;
@@ -34,6 +35,8 @@ pub(crate) struct Devices {
     pub(crate) doctor: Option<Key>,
     /// The workers that are ended since a device of theirs failed, in words.
     pub(crate) failed: BTreeMap<Key, String>,
+    /// Who holds which parts, as the head was told of it.
+    pub(crate) holdings: ToldHoldings,
 }
 
 impl Devices {
@@ -51,6 +54,7 @@ impl Devices {
             remembered: Vec::new(),
             doctor: None,
             failed: BTreeMap::new(),
+            holdings: ToldHoldings::default(),
         }
     }
 }

@@ -37,6 +37,7 @@ mod device_use;
 pub(crate) mod ending;
 mod foreign_use;
 mod held;
+pub(crate) mod holdings;
 mod kept_ready;
 mod memory;
 pub(crate) mod occupied;

@@ -27,6 +27,7 @@ mod start;
 mod streams;
 mod submissions;
 mod transfer;
+mod visitors;
 
 use crate::children::Children;
 use crate::device_client::{DeviceAnswer, DeviceClient};

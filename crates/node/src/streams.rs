@@ -33,7 +33,7 @@ pub(crate) enum Role {
     /// The other half of the socket pair that a private daemon was started with; it has yet to greet.
     Expected,
     /// The command line: it looks, or stops the session.
-    Visitor,
+    Visitor(Rights),
     /// A driver that was let in, with a descriptor of its process.
     Driver(Option<OwnedFd>),
     /// A worker's control stream.
@@ -46,6 +46,22 @@ pub(crate) enum Role {
     Returning,
     /// Another node, to exchange objects with.
     Node,
+}
+
+/// What a visitor may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rights {
+    /// It gives orders.
+    All,
+    /// It only reads, as it said.
+    Reading,
+}
+
+impl Rights {
+    /// Those of one that greets so.
+    pub(crate) fn of(reads_only: bool) -> Self {
+        if reads_only { Self::Reading } else { Self::All }
+    }
 }
 
 #[derive(Debug)]
@@ -88,7 +104,7 @@ impl Stream {
 
     /// Whether it is to read before it is heard. Members and workers always read, and others wait for their words.
     fn is_to_read(&self) -> bool {
-        matches!(self.role, Role::Driver(_) | Role::Visitor)
+        matches!(self.role, Role::Driver(_) | Role::Visitor(_))
             && !self.is_hung_up
             && self.last_words.is_none()
             && self.connection.unsent_bytes() > OUTBOX_BYTES_CHOKING
@@ -102,7 +118,7 @@ impl Stream {
     /// Whether nothing that the peer says is to be heard any more: it only asks, or asks to be let in, and is not there to be
     /// answered; or it was told that it is heard no more.
     pub(crate) fn is_idle(&self) -> bool {
-        self.is_hung_up && (self.is_closing || matches!(self.role, Role::Visitor | Role::Newcomer(_)))
+        self.is_hung_up && (self.is_closing || matches!(self.role, Role::Visitor(_) | Role::Newcomer(_)))
     }
 
     /// Whether the process at the other end is dead, and what it had said is yet to be heard.

@@ -48,6 +48,8 @@ pub struct Ledger {
     changed: BTreeSet<BundleId>,
     open: BTreeMap<GrantId, Open>,
     last_id: u64,
+    /// How often grants of devices began or ended, or became another's.
+    device_changes: u64,
 }
 
 /// A grant that was not given back.
@@ -115,6 +117,7 @@ impl Ledger {
             changed: BTreeSet::new(),
             open: BTreeMap::new(),
             last_id: 0,
+            device_changes: 0,
         }
     }
 
@@ -183,6 +186,7 @@ impl Ledger {
         take: impl Fn(&mut Accounts, GrantId, &Demand, &[DeviceShares]),
     ) -> Grant {
         self.last_id += 1;
+        self.device_changes += u64::from(chosen.iter().any(|devices| !devices.is_empty()));
         let id = GrantId(self.last_id);
         for (Part { bundle, demand }, devices) in parts.iter().zip(&chosen) {
             take(self.accounts_mut(*bundle), id, demand, devices);
@@ -288,6 +292,7 @@ impl Ledger {
     pub fn release(&mut self, grant: Grant) {
         self.check_open(&grant);
         let Grant { id, devices, cpu_is_lent, .. } = grant;
+        self.device_changes += u64::from(!devices.is_empty());
         let open = self.open.remove(&id).expect("LEDGER-2: it was just looked at");
         let is_whole = open.parts.len() == 1;
         for Part { bundle, demand } in open.parts {
@@ -409,6 +414,11 @@ impl Ledger {
         }
         holders.sort_unstable();
         holders.into_iter().chain(unused).collect()
+    }
+
+    /// How often grants of devices, bundles among them, began or ended: who holds devices has not changed where this has not.
+    pub fn device_changes(&self) -> u64 {
+        self.device_changes
     }
 
     /// The grants that were not given back, earliest first, lent CPUs and bundles included.

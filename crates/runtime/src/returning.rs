@@ -91,6 +91,7 @@ fn enter(entry: &Entry, shared: &Shared) -> Result<(Connection, Welcome, Vec<Rec
         driver: Some(entry.driver.clone()),
         node: None,
         returning: Some(returning),
+        reads_only: false,
     };
     assert!(entry.driver.setup.len() < HELLO_BYTES_LIMIT, "it was let in with this before");
     connection.send(&hello);

@@ -6,13 +6,14 @@
 //! frame, and one that is left out is the first of them.
 
 use crate::message::{
-    AskedIsolation, CallError, DeviceAction, FailureCode, KeyValueAction, LabelOperator, MetricKind, ObjectUse,
-    OutOfMemory, PlacementStrategy, Stamp, StrategyKind, SubmissionAction, SubmissionState, TaskStage, TokenAction,
+    AskedIsolation, CallError, DeviceAction, FailureCode, HoldingPhase, KeyValueAction, LabelOperator, MetricKind,
+    ObjectUse, OutOfMemory, PlacementStrategy, Stamp, StrategyKind, SubmissionAction, SubmissionState, TaskStage,
+    TokenAction,
 };
 use crate::shape::{self, Shape};
 use crate::state::{
-    ActorPhase, DemandKind, DeviceService, DeviceTier, ExitKind, GroupScheduling, GroupState, HealthState, MemoryTier,
-    ProcessRole, ReplicaPhase, StateKind, TaskKind, WorkerDuty,
+    ActorPhase, ChronicleEvent, ChronicleKind, DemandKind, DeviceService, DeviceTier, ExitKind, GroupScheduling,
+    GroupState, HealthState, MemoryTier, ProcessRole, ReplicaPhase, StateKind, TaskKind, WorkerDuty,
 };
 use bytes::{Buf, BufMut, Bytes};
 use oxiray_ids::{
@@ -490,32 +491,46 @@ macro_rules! numbered {
 
 numbered! {
     AskedIsolation, DeviceAction, KeyValueAction, LabelOperator, MetricKind, ObjectUse, OutOfMemory, StrategyKind, SubmissionAction, SubmissionState,
-    TaskStage, TokenAction, ActorPhase, DemandKind, DeviceService, DeviceTier, ExitKind, GroupScheduling, GroupState, HealthState, MemoryTier, ProcessRole, StateKind,
-    TaskKind, WorkerDuty,
+    TaskStage, TokenAction, ActorPhase, ChronicleEvent, ChronicleKind, DemandKind, DeviceService, DeviceTier, ExitKind, GroupScheduling, GroupState, HealthState,
+    HoldingPhase, MemoryTier, ProcessRole, StateKind, TaskKind, WorkerDuty,
 }
 
-impl Field for Vec<StateKind> {
-    fn encode(&self, number: u32, buffer: &mut impl BufMut) {
-        encoding::int32::encode_packed(number, &self.iter().map(|kind| i32::from(*kind)).collect::<Vec<_>>(), buffer);
-    }
+/// Lists of numbered alternatives.
+macro_rules! lists_of_alternatives {
+    ($($type:ident,)*) => {$(
+        impl Field for Vec<$type> {
+            fn encode(&self, number: u32, buffer: &mut impl BufMut) {
+                let numbers: Vec<i32> = self.iter().map(|kind| i32::from(*kind)).collect();
+                encoding::int32::encode_packed(number, &numbers, buffer);
+            }
 
-    fn length(&self, number: u32) -> usize {
-        encoding::int32::encoded_len_packed(number, &self.iter().map(|kind| i32::from(*kind)).collect::<Vec<_>>())
-    }
+            fn length(&self, number: u32) -> usize {
+                let numbers: Vec<i32> = self.iter().map(|kind| i32::from(*kind)).collect();
+                encoding::int32::encoded_len_packed(number, &numbers)
+            }
 
-    fn merge(&mut self, wire_type: WireType, buffer: &mut impl Buf, context: DecodeContext) -> Result<(), DecodeError> {
-        let mut numbers = Vec::new();
-        encoding::uint64::merge_repeated(wire_type, &mut numbers, buffer, context)?;
-        for number in numbers {
-            self.push(of_number("StateKind", number)?);
+            fn merge(
+                &mut self,
+                wire_type: WireType,
+                buffer: &mut impl Buf,
+                context: DecodeContext,
+            ) -> Result<(), DecodeError> {
+                let mut numbers = Vec::new();
+                encoding::uint64::merge_repeated(wire_type, &mut numbers, buffer, context)?;
+                for number in numbers {
+                    self.push(of_number(stringify!($type), number)?);
+                }
+                Ok(())
+            }
+
+            fn shape() -> shape::Field {
+                shape::Field::Alternatives(numbers::<$type>())
+            }
         }
-        Ok(())
-    }
-
-    fn shape() -> shape::Field {
-        shape::Field::Alternatives(numbers::<StateKind>())
-    }
+    )*};
 }
+
+lists_of_alternatives! { ChronicleKind, StateKind, }
 
 /// Reads the word of one of a closed set of alternatives.
 fn of_word<T>(

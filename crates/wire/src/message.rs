@@ -19,6 +19,7 @@ mod actor;
 mod answer;
 mod call;
 mod cancel;
+mod chronicle;
 mod device;
 mod directions;
 mod drain;
@@ -54,6 +55,7 @@ mod worker;
 
 pub use actor::*;
 pub use cancel::*;
+pub use chronicle::*;
 pub use device::*;
 pub use directions::*;
 pub use drain::*;
@@ -345,6 +347,8 @@ messages! {
     232 => GrowthQuery,
     233 => SubmissionAsked boxed [values],
     234 => SubmissionAnswer boxed [values],
+    236 => ChronicleFollow,
+    237 => ChronicleBatch boxed [values],
     245 => RingOffered,
     246 => RingTaken,
     310 => TokenAsked,

@@ -5,6 +5,7 @@
 //! line, the Python API and plans in files use these and no others. Amounts of resources are by the resource's name, 1.0
 //! for a whole unit, and bytes for `memory` and `object_store_memory`.
 
+mod chronicle;
 mod cluster;
 mod device_memory;
 mod explanation;
@@ -14,6 +15,7 @@ mod rows;
 mod summary;
 mod words;
 
+pub use chronicle::{ChronicleCursor, ChronicleEntry, ChronicleGap, DevicePart};
 pub use cluster::{
     ClusterState, ConnectedJob, DaemonState, DeviceCondition, DeviceHolder, DeviceIsolation, DeviceRow, DeviceTold,
     DrainState, DrainTold, ForeignUse, LeftOnNode, MemoryLevel, StoreState, TurnFigures, WaitingRow, WorkerLimits,
@@ -32,8 +34,8 @@ pub use rows::{
 };
 pub use summary::{CallCounts, ObjectCounts, Summary};
 pub use words::{
-    ActorPhase, DemandKind, DeviceService, DeviceTier, ExitKind, GroupScheduling, GroupState, HealthState, MemoryTier,
-    ProcessRole, StateKind, TaskKind, WorkerDuty,
+    ActorPhase, ChronicleEvent, ChronicleKind, DemandKind, DeviceService, DeviceTier, ExitKind, GroupScheduling,
+    GroupState, HealthState, MemoryTier, ProcessRole, Severity, StateKind, TaskKind, WorkerDuty,
 };
 
 use oxiray_fields::Fields;

@@ -7,6 +7,7 @@ use crate::members::OWN;
 use oxiray_ids::{JobId, WorkerId};
 use oxiray_machine::Key;
 use oxiray_wire::message::Driver;
+use oxiray_wire::state::ChronicleEvent;
 
 impl HeadCore {
     /// The driver that wants to see a worker's output.
@@ -36,6 +37,7 @@ impl HeadCore {
             node: self.members.node_of(key),
         };
         self.jobs.known.set_facts(job, facts);
+        self.note_job(ChronicleEvent::JobStarted, job);
         self.jobs.details.insert(job, JobDetail::new(key, id, told));
         let welcome = self.welcome_driver(key, id, job);
         self.answered_by_next(key, Undo::Driver);

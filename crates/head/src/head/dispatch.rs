@@ -120,7 +120,7 @@ impl HeadCore {
             NodeReport::NodeJoin(told) => self.member_joined(from, *told)?,
             NodeReport::NodeResume(told) => self.resume_member(from, *told)?,
             NodeReport::NodeState(state) => {
-                self.pending.is_due |= self.members.changed(from, *state);
+                self.pending.is_due |= self.state_told(from, *state);
                 self.see_to_devices(from);
             }
             NodeReport::ProxiedClientJoined(said) => self.proxied_client_joined(from, *said)?,
@@ -172,6 +172,7 @@ impl HeadCore {
         self.answer_census();
         self.tell_growth();
         self.tell_changes();
+        self.tell_chronicle();
         let made = std::mem::take(&mut self.out);
         self.hold_back(made)
     }
@@ -193,6 +194,7 @@ impl HeadCore {
                 Alarm::Drain(member) => self.drain_on(member),
                 Alarm::Growth => self.growth.alarm_rang(),
                 Alarm::Changes => self.figures.following.alarm_rang(),
+                Alarm::Chronicle => self.figures.readers.alarm_rang(),
                 Alarm::Recall => self.recall_leases(),
                 Alarm::KeptRoom => self.room_is_kept_no_longer(),
                 Alarm::Preemption => self.look_for_preemption(),

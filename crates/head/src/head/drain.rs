@@ -16,7 +16,7 @@ use crate::workers::Duty;
 use oxiray_ids::{NodeId, ObjectId, PlacementGroupId};
 use oxiray_machine::{Effect, Key, check_name};
 use oxiray_wire::message::{CopyWanted, DrainAsked, Draining, NodeDismissed, StateReport};
-use oxiray_wire::state::{DrainState, DrainTold, STATE_VERSION};
+use oxiray_wire::state::{ChronicleEvent, DrainState, DrainTold, STATE_VERSION};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -69,9 +69,10 @@ impl HeadCore {
     fn begin_drain(&mut self, key: Key, deadline_ms: Option<u64>, reason: String) {
         let until = deadline_ms.map(|left| self.clock.now + Duration::from_millis(left));
         let drain = self.members.drains.entry(key).or_default();
-        (drain.until, drain.reason) = (until, reason);
+        (drain.until, drain.reason) = (until, reason.clone());
         self.members.show(key);
         self.tell_draining(key);
+        self.note_draining(ChronicleEvent::NodeDraining, key, &reason);
     }
 
     /// A member comes back that the last head was emptying.
@@ -93,10 +94,17 @@ impl HeadCore {
         }
         self.members.drains.remove(&key);
         self.log(format!("node {node} is not drained after all"));
+        self.note_draining(ChronicleEvent::NodeKept, key, "");
         self.members.show(key);
         self.pending.is_due = true;
         self.tell_all_on(key, &Draining { is_over: true, ..Draining::default() });
         Ok(DrainTold { node_id: node, draining: false, left: None })
+    }
+
+    fn note_draining(&mut self, event: ChronicleEvent, key: Key, text: &str) {
+        let Some(member) = self.members.by_key.get(&key) else { return };
+        let (node, name) = (member.view.node, member.told.name.clone());
+        self.note_node(event, node, &name, text);
     }
 
     fn clients_on(&self, member: Key) -> Vec<Key> {

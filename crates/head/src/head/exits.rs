@@ -11,7 +11,7 @@ use crate::workers::{Duty, Worker};
 use oxiray_ids::{ActorId, JobId, NodeId};
 use oxiray_machine::{Effect, Key, does_not_die};
 use oxiray_wire::message::{FailureCode, Goodbye, OutOfMemory, WorkerDied};
-use oxiray_wire::state::{ExitKind, WorkerDuty, WorkerExit, WorkerRow};
+use oxiray_wire::state::{ChronicleEntry, ChronicleEvent, ExitKind, WorkerDuty, WorkerExit, WorkerRow};
 use std::collections::BTreeMap;
 
 /// How a process ended that nothing went wrong with.
@@ -149,9 +149,13 @@ impl HeadCore {
     /// Kills what lives only for the job.
     pub(super) fn end_job(&mut self, job: JobId, end: JobEnd) {
         self.durable.touch(Row::Job(job));
+        let was_over = self.jobs.known.get(job).is_none_or(|job| job.end.is_some());
         let details = &self.jobs.details;
         for forgotten in self.jobs.known.end(job, end, self.clock.wall_ms, |job| details.contains_key(&job)) {
             self.durable.touch(Row::Job(forgotten));
+        }
+        if !was_over {
+            self.note_job(ChronicleEvent::JobEnded, job);
         }
         let of_job = self.workers.by_key.iter().filter(|(_, worker)| worker.job == job).map(|(key, _)| *key);
         for worker in of_job.collect::<Vec<_>>() {
@@ -202,8 +206,27 @@ impl HeadCore {
         let role = if worker.is_some() { "worker" } else { "driver" };
         let pid = worker.and_then(|worker| worker.pid).map_or(String::new(), |pid| format!(", pid {pid}"));
         let shown = self.ended_row(key, node, ip, text);
+        if let Some(row) = &shown {
+            self.note_death(row);
+        }
         let text = format!("the {role} {who}{pid}, on node {node} ({ip}): {text}");
         self.figures.ends.remember(who, self.clock.now, text, shown);
+    }
+
+    /// A process ended that nobody wanted to end.
+    fn note_death(&mut self, row: &WorkerRow) {
+        let unwanted = |exit: &&WorkerExit| matches!(exit.kind, ExitKind::SystemError | ExitKind::OutOfMemory);
+        let Some(exit) = row.exit.as_ref().filter(unwanted).filter(|_| row.duty != WorkerDuty::Driver) else { return };
+        self.note(ChronicleEntry {
+            event: ChronicleEvent::WorkerDied,
+            node: row.node,
+            job: row.job_id,
+            worker: Some(row.worker_id),
+            pid: row.pid.unwrap_or(0),
+            name: row.name.clone(),
+            text: exit.detail.clone(),
+            ..ChronicleEntry::default()
+        });
     }
 
     /// The row of a driver in lists.
@@ -269,7 +292,11 @@ impl HeadCore {
     pub(super) fn proxied_client_gone(&mut self, key: Key) {
         match self.members.proxied_clients.remove(&key) {
             Some(ProxiedClient::Driver) => self.driver_left(key),
-            Some(ProxiedClient::Visitor) => self.figures.census.without(key),
+            Some(ProxiedClient::Visitor) => {
+                self.figures.census.without(key);
+                self.figures.following.visitor_left(key);
+                self.figures.readers.visitor_left(key);
+            }
             None => {}
         }
     }

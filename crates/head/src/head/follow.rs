@@ -6,7 +6,7 @@ use crate::clock::{Alarm, Due};
 use crate::following::EncodedRow;
 use oxiray_machine::Key;
 use oxiray_state::Row;
-use oxiray_wire::message::{FailureCode, StateChanges, StateFollow};
+use oxiray_wire::message::{ChronicleBatch, ChronicleFollow, FailureCode, StateChanges, StateFollow};
 use oxiray_wire::state::StateKind;
 
 impl HeadCore {
@@ -37,6 +37,34 @@ impl HeadCore {
         let origin = u64::from_le_bytes(self.chance.bytes());
         for (key, told) in self.figures.following.look(lists, origin, self.clock.now) {
             self.send(key, told);
+        }
+    }
+
+    /// A visitor asks what happened.
+    pub(crate) fn chronicle_follow(&mut self, from: Key, asked: ChronicleFollow) {
+        let request = asked.request;
+        self.note_beginning();
+        self.figures.chronicle.name_origin(u64::from_le_bytes(self.chance.bytes()));
+        match self.figures.readers.asks(from, asked, &self.figures.chronicle) {
+            Ok(None) => {}
+            Ok(Some(batch)) => self.send(from, batch),
+            Err(text) => {
+                let failure = Some(FailureCode::State.because(text));
+                self.send(from, ChronicleBatch { request, failure, ..ChronicleBatch::default() });
+            }
+        }
+    }
+
+    /// To be called after each batch of events.
+    pub(super) fn tell_chronicle(&mut self) {
+        self.note_moves();
+        match self.figures.readers.due(&self.figures.chronicle, self.clock.now) {
+            Due::Later => return,
+            Due::At(at) => return self.clock.alarm_at(at, Alarm::Chronicle),
+            Due::Now => {}
+        }
+        for (key, batch) in self.figures.readers.tell(&self.figures.chronicle, self.clock.now) {
+            self.send(key, batch);
         }
     }
 

@@ -5,12 +5,14 @@ use crate::clock::{Alarm, Due};
 use crate::growth::{KINDS_MAX, hopes, machine_record, standing, waiting_record};
 use oxiray_machine::Key;
 use oxiray_wire::message::{GrowthReport, GrowthState, Refused};
-use oxiray_wire::state::{GrowthView, STATE_VERSION};
+use oxiray_wire::state::{ChronicleEntry, ChronicleEvent, GrowthView, STATE_VERSION};
 
 impl HeadCore {
     /// The autoscaler says what it may bring.
     pub(crate) fn growth_state(&mut self, from: Key, state: &GrowthState) {
+        let before = self.growth.state();
         let news = self.growth.heard(from, state);
+        self.note_growth(news.is_new, before.as_ref(), state);
         if news.is_new {
             self.log(format!("client {from} is the autoscaler, with {} groups", state.groups.len()));
         }
@@ -28,8 +30,10 @@ impl HeadCore {
     /// A visitor is gone: perhaps the autoscaler.
     pub(crate) fn visitor_left(&mut self, key: Key) {
         self.figures.following.visitor_left(key);
+        self.figures.readers.visitor_left(key);
         if self.growth.visitor_left(key, self.clock.now) {
             self.log("the autoscaler is gone: no machines are brought or taken away".to_owned());
+            self.note(ChronicleEntry { event: ChronicleEvent::AutoscalerLeft, ..ChronicleEntry::default() });
             self.pending.look_at_all_shortages();
         }
     }

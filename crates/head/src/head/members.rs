@@ -9,6 +9,7 @@ use crate::members::view_of;
 use crate::workers::{Duty, NodeEnd};
 use oxiray_machine::{Effect, Key};
 use oxiray_wire::message::{NodeJoin, Notice};
+use oxiray_wire::state::ChronicleEvent;
 use std::time::Duration;
 
 /// How long the process of a member may live without its stream: it ends its own workers in that time.
@@ -19,9 +20,13 @@ impl HeadCore {
     pub(super) fn member_joined(&mut self, key: Key, told: NodeJoin) -> Result<(), ProtocolError> {
         let reported = self.new_node(key, &told).and_then(|_| view_of(&told).ok_or(ProtocolError::Description))?;
         self.log(format!("node {} joins from {}", reported.node, told.session));
+        let is_back = self.durable.resumption.awaits_node(reported.node);
+        let event = if is_back { ChronicleEvent::NodeReturned } else { ChronicleEvent::NodeJoined };
+        self.note_node(event, reported.node, &told.name, &told.ip);
         self.pending.fairness.machine_came(&reported.inventory);
         self.durable.touch(Row::Member(reported.node));
         self.members.join(key, told, reported);
+        self.note_devices(key);
         self.drain_leaving(key);
         self.pending.is_due = true;
         Ok(())
@@ -91,6 +96,7 @@ impl HeadCore {
             Some(drain) if was_drained => format!("it was drained: {}", drain.reason),
             _ => "its daemon ended or was killed".to_owned(),
         };
+        self.note_lost(node, &member.told.name, &how);
         self.members.remember(member, (self.clock.now, self.clock.wall_ms), how);
         self.pending.is_due = true;
     }

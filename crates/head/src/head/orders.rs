@@ -140,7 +140,7 @@ impl HeadCore {
     /// A member has no room for what it was ordered after all, or cannot make the environment.
     pub(super) fn place_refused(&mut self, member: Key, said: PlaceRefused) -> Result<(), ProtocolError> {
         let order = self.answered_order(member, said.order)?;
-        let has_changed = said.state.is_some_and(|state| self.members.changed(member, state));
+        let has_changed = said.state.is_some_and(|state| self.state_told(member, state));
         self.members.refused(member, said.order);
         // Nothing has changed on the head's own: it would be refused again, at once and for ever.
         self.pending.is_due |= has_changed && member != OWN;

@@ -58,6 +58,7 @@ impl HeadCore {
         match self.jobs.submitted.submit(&id, asked.spec.as_ref().unwrap_or(&none), now_ms) {
             Ok(Submitted::New) => {
                 self.durable.touch(Row::Submission(id.clone()));
+                self.note_submission(&id);
                 self.answered_by_next(from, Undo::Submission { request, id: id.clone() });
                 told.jobs.extend(self.jobs.submitted.get(&id).cloned());
             }
@@ -101,6 +102,7 @@ impl HeadCore {
             return;
         }
         self.durable.touch(Row::Submission(id.to_owned()));
+        self.note_submission(id);
         if let Some(job) = self.jobs.submitted.get(id) {
             self.log(format!("submitted job {id}: {}: {}", job.state.name(), job.message));
         }

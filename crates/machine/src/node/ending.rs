@@ -63,6 +63,7 @@ impl NodeCore {
         self.verdict(key, text);
         self.idle.retain(|idle| *idle != key);
         let Some(worker) = self.workers.remove(&key) else { return };
+        self.devices.holdings.is_due |= worker.grants().any(|grant| !grant.devices().is_empty());
         self.devices.isolation.remove(&key);
         if worker.job.is_some() {
             self.out.push(Effect::LeaveStore { client: key });
@@ -191,6 +192,7 @@ impl NodeCore {
     fn expect_the_end(&mut self, key: Key) {
         let Some(worker) = self.workers.get_mut(&key).filter(|worker| !worker.is_doomed) else { return };
         worker.is_doomed = true;
+        self.devices.holdings.is_due |= worker.grants().any(|grant| !grant.devices().is_empty());
         self.alarm_at(self.now + DYING_LIMIT, Alarm::Undying(key));
     }
 

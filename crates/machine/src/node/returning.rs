@@ -7,7 +7,7 @@ use crate::worker::{Duty, Progress};
 use crate::{Key, amounts};
 use oxiray_ids::{ObjectId, WorkerNumber};
 use oxiray_resources::Grant;
-use oxiray_wire::message::{HeadBack, NodeResume, PreemptibleWorker, WorkerHeld};
+use oxiray_wire::message::{HeadBack, NodeResume, NodeState, PreemptibleWorker, WorkerHeld};
 
 impl NodeCore {
     /// Counts the heads of this cluster; 0 where the end of this one is final.
@@ -28,8 +28,9 @@ impl NodeCore {
         let node = self.described(order, listens);
         if let Some(head) = &mut self.head {
             head.link = Link::Stream { key, is_far: head.link.is_far() };
-            head.told = node.state.clone().unwrap_or_default();
+            head.told = NodeState { holdings: Vec::new(), ..node.state.clone().unwrap_or_default() };
         }
+        self.told_all_holdings();
         self.begin_epoch(epoch);
         let workers = self.workers.iter().filter_map(|(key, worker)| held(*key, worker)).collect();
         let jobs = self.jobs.keys().copied().collect();

@@ -30,7 +30,8 @@ impl NodeCore {
     /// nodes of other machines reach this one; empty where there are none.
     pub fn serve(&mut self, stream: Option<Key>, listens: String) -> NodeJoin {
         let join = self.described(0, listens);
-        let told = NodeState { bundles: Vec::new(), ..join.state.clone().unwrap_or_default() };
+        self.told_all_holdings();
+        let told = NodeState { bundles: Vec::new(), holdings: Vec::new(), ..join.state.clone().unwrap_or_default() };
         let is_far = !join.listens.is_empty();
         let link = stream.map_or(Link::InProcess(Vec::new()), |key| Link::Stream { key, is_far });
         let (bundles, held) = (SetAside::default(), BTreeMap::new());
@@ -47,7 +48,11 @@ impl NodeCore {
             started_ms: self.plan.started_ms,
             labels: self.plan.labels.clone(),
             totals: amounts(self.ledger.inventory().totals()),
-            state: Some(NodeState { bundles: self.all_bundles_for_head(), ..self.node_state(order) }),
+            state: Some(NodeState {
+                bundles: self.all_bundles_for_head(),
+                holdings: self.all_holdings(),
+                ..self.node_state(order)
+            }),
             session: self.about.session.clone(),
             name: self.plan.name.clone(),
             listens,
@@ -282,17 +287,18 @@ impl NodeCore {
         let Some(order) = self.head.as_ref().map(|head| head.order) else { return };
         let state = self.node_state(order);
         let (bundles, dissolved) = self.changed_bundles_for_head();
+        let holdings = self.changed_holdings();
         let head = self.head.as_mut().expect("it was just found");
-        if head.told != state || !bundles.is_empty() || !dissolved.is_empty() {
+        if head.told != state || !bundles.is_empty() || !dissolved.is_empty() || !holdings.is_empty() {
             head.told = state.clone();
-            self.report(NodeState { bundles, dissolved, ..state });
+            self.report(NodeState { bundles, dissolved, holdings, ..state });
         }
     }
 
     /// What the ledger has, for a head that is told of it whether or not that changed.
     pub(super) fn news(&mut self, order: u64) -> NodeState {
         let (bundles, dissolved) = self.changed_bundles_for_head();
-        NodeState { bundles, dissolved, ..self.node_state(order) }
+        NodeState { bundles, dissolved, holdings: self.changed_holdings(), ..self.node_state(order) }
     }
 
     /// What the ledger has, without its bundles.

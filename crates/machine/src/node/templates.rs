@@ -147,6 +147,7 @@ impl NodeCore {
     pub fn forked(&mut self, key: Key, pid: u32) {
         let Some(worker) = self.workers.get_mut(&key) else { return };
         worker.pid = Some(pid);
+        self.devices.holdings.is_due |= worker.grants().any(|grant| !grant.devices().is_empty());
         // The head knows of those that have served somebody.
         if worker.job.is_some() {
             self.report(WorkerForked { worker: WorkerNumber(key), pid });

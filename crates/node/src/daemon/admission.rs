@@ -10,7 +10,7 @@
 
 use super::Daemon;
 use crate::descriptors::{in_words, pidfd_of};
-use crate::streams::{Role, Stream};
+use crate::streams::{Rights, Role, Stream};
 use oxiray_machine::Key;
 use oxiray_processes::peer_of;
 use oxiray_wire::message::{Driver, Hello, Refused, Returning};
@@ -112,7 +112,7 @@ impl Daemon {
         let Message::Hello(hello) = message else {
             return self.refuse(key, "the first message must be a greeting: this is no client of Oxiray");
         };
-        let Hello { token, driver, node, returning } = *hello;
+        let Hello { token, driver, node, returning, reads_only } = *hello;
         if !is_expected && !self.listener.is_token(&token) {
             return self
                 .refuse(key, "the token is not this session's: read it from session.json in the session's directory");
@@ -130,10 +130,10 @@ impl Daemon {
             (None, Some(node)) => self.admit_member(key, &node, peer_pid),
             (None, None) => {
                 if let Some(head) = head {
-                    self.admit_proxied_client(head, key, None, None);
+                    self.admit_proxied_client((head, key), None, None, Rights::of(reads_only));
                 } else if let Some(stream) = self.streams.get_mut(key) {
                     stream.connection.prove();
-                    stream.role = Role::Visitor;
+                    stream.role = Role::Visitor(Rights::of(reads_only));
                 }
             }
         }
@@ -159,7 +159,7 @@ impl Daemon {
         };
         self.log.line(&format!("driver {key} joins: process {}", driver.pid));
         match self.core.head_key() {
-            Some(head) => self.admit_proxied_client(head, key, Some(driver), pidfd),
+            Some(head) => self.admit_proxied_client((head, key), Some(driver), pidfd, Rights::All),
             None => self.become_driver(key, driver, pidfd, returning),
         }
     }

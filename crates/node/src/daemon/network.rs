@@ -3,7 +3,7 @@
 use super::Daemon;
 use crate::network::{End, Purpose, nowhere};
 use crate::poller::Token;
-use crate::streams::{Role, Stream};
+use crate::streams::{Rights, Role, Stream};
 use oxiray_ids::NodeId;
 use oxiray_machine::Key;
 use oxiray_network::{Event, Local};
@@ -56,7 +56,7 @@ impl Daemon {
             return self.log.line(&format!("member {from} greets again and is ignored"));
         }
         if let Some(stream) = self.streams.get_mut(from) {
-            stream.role = Role::Visitor;
+            stream.role = Role::Visitor(Rights::of(hello.reads_only));
         }
         self.log.line(&format!("client {from} is no node, but a visitor from another machine"));
     }

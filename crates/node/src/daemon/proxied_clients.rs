@@ -5,7 +5,7 @@
 use super::Daemon;
 use crate::membership::ProxiedClient;
 use crate::poller::Token;
-use crate::streams::Role;
+use crate::streams::{Rights, Role};
 use oxiray_ids::WorkerNumber;
 use oxiray_machine::Key;
 use oxiray_wire::Message;
@@ -16,7 +16,13 @@ use std::os::fd::OwnedFd;
 
 impl Daemon {
     /// Somebody who may come in came to this member.
-    pub(super) fn admit_proxied_client(&mut self, head: Key, key: Key, driver: Option<Driver>, pidfd: Option<OwnedFd>) {
+    pub(super) fn admit_proxied_client(
+        &mut self,
+        (head, key): (Key, Key),
+        driver: Option<Driver>,
+        pidfd: Option<OwnedFd>,
+        rights: Rights,
+    ) {
         if let Some(pidfd) = &pidfd
             && let Err(error) = self.poller.watch(pidfd, Token::Driver(key))
         {
@@ -24,7 +30,7 @@ impl Daemon {
         }
         let Some(stream) = self.streams.get_mut(key) else { return };
         stream.connection.prove();
-        stream.role = if driver.is_some() { Role::Driver(pidfd) } else { Role::Visitor };
+        stream.role = if driver.is_some() { Role::Driver(pidfd) } else { Role::Visitor(rights) };
         if let Some(driver) = &driver {
             self.membership.proxied_clients.insert(key, ProxiedClient { driver: driver.clone(), who: None });
         }
@@ -37,7 +43,7 @@ impl Daemon {
 
     /// Another head is to know the proxied clients, too. What the command line asked is not asked again.
     pub(super) fn proxied_clients_return(&mut self, head: Key, epoch: u64) {
-        let visitors = self.streams.iter().filter(|(_, stream)| matches!(stream.role, Role::Visitor));
+        let visitors = self.streams.iter().filter(|(_, stream)| matches!(stream.role, Role::Visitor(_)));
         for key in visitors.map(|(key, _)| key).collect::<Vec<_>>() {
             self.stream_over(key);
         }

@@ -156,9 +156,9 @@ impl Daemon {
                 self.greeted(key, message);
                 Ok(())
             }
-            (Role::Visitor, None) => VisitorToDaemon::of(message).map(|message| self.visited(key, message)),
-            (Role::Visitor, Some(head)) => {
-                VisitorToDaemon::of(message).map(|message| self.proxied_client_visits(head, key, message))
+            (Role::Visitor(rights), _) => {
+                let rights = *rights;
+                VisitorToDaemon::of(message).map(|message| self.visitor_speaks(key, rights, message))
             }
             (Role::Driver(_) | Role::Worker, None) => {
                 ClientToDaemon::of(message).map(|message| self.dispatch(key, message))
@@ -193,14 +193,6 @@ impl Daemon {
         }
     }
 
-    fn visited(&mut self, key: Key, message: VisitorToDaemon) {
-        match message {
-            VisitorToDaemon::Session(asked) => self.session_asked(&asked),
-            VisitorToDaemon::Report(asked) => self.report_asked(key, &asked),
-            VisitorToDaemon::Head(message) => self.visitor_said(key, message),
-        }
-    }
-
     /// What a visitor says about the session of this daemon.
     pub(super) fn session_asked(&mut self, message: &VisitorToSession) {
         match message {
@@ -216,6 +208,7 @@ impl Daemon {
         match message {
             VisitorToHead::StateQuery(asked) => self.core.state_query(key, asked),
             VisitorToHead::StateFollow(asked) => self.core.state_follow(key, asked),
+            VisitorToHead::ChronicleFollow(asked) => self.core.chronicle_follow(key, asked),
             VisitorToHead::MetricsQuery(asked) => self.core.metrics_query(key, asked.request),
             VisitorToHead::DrainAsked(asked) => self.core.drain_asked(key, &asked),
             VisitorToHead::DeviceAsked(asked) => self.core.device_asked(key, &asked),
@@ -290,9 +283,9 @@ impl Daemon {
             self.poller.forget(pidfd);
         }
         match (&stream.role, self.core.head_key()) {
-            (Role::Driver(_) | Role::Visitor, Some(head)) => self.proxied_client_over(head, key),
+            (Role::Driver(_) | Role::Visitor(_), Some(head)) => self.proxied_client_over(head, key),
             (Role::Driver(_), None) => self.core.driver_left(key),
-            (Role::Visitor, None) => self.core.visitor_left(key),
+            (Role::Visitor(_), None) => self.core.visitor_left(key),
             _ => {}
         }
         self.lifetime.client_left(key);

@@ -182,8 +182,8 @@ parts! {
 direction! {
     /// What a visitor asks of the head, by way of its machine where that is another.
     VisitorToHead:
-        StateQuery, StateFollow, MetricsQuery, DrainAsked, DeviceAsked, GrowthState, GrowthQuery, SubmissionAsked,
-        TokenAsked,
+        StateQuery, StateFollow, ChronicleFollow, MetricsQuery, DrainAsked, DeviceAsked, GrowthState, GrowthQuery,
+        SubmissionAsked, TokenAsked,
 }
 direction! {
     /// What a visitor says about the session of the daemon that it came to.
@@ -202,7 +202,7 @@ parts! {
 direction! {
     /// What a visitor is told. One that comes from another machine is let in as a node is.
     DaemonToVisitor:
-        ClusterReport, Holdings, StateReport, StateChanges, MetricsReport, GrowthReport, SubmissionAnswer, TokenAnswer, StoreRefused,
+        ClusterReport, Holdings, StateReport, StateChanges, ChronicleBatch, MetricsReport, GrowthReport, SubmissionAnswer, TokenAnswer, StoreRefused,
         Refused, NodeAdmitted,
 }
 

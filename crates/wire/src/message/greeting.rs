@@ -21,6 +21,9 @@ pub struct Hello {
     /// Who the driver is, where a head that is gone had let it in.
     #[field(4)]
     pub returning: Option<Returning>,
+    /// Whether a visitor gives no orders: those that it gives all the same are refused.
+    #[field(5)]
+    pub reads_only: bool,
 }
 
 /// What a driver tells of itself.

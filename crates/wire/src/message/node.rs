@@ -10,7 +10,7 @@ use super::{
 use crate::state::DeviceCondition;
 use bytes::Bytes;
 use oxiray_fields::Fields;
-use oxiray_ids::{BundleNumber, JobId, NodeId, PlacementGroupId, WorkerId, WorkerNumber};
+use oxiray_ids::{ActorId, BundleNumber, JobId, NodeId, PlacementGroupId, WorkerId, WorkerNumber};
 use serde::{Deserialize, Serialize};
 
 /// What a node says in its [`Hello`](super::Hello).
@@ -125,6 +125,59 @@ pub struct NodeState {
     /// What is to be known of devices besides: those that are out of service, and those that had errors or are misused.
     #[field(8)]
     pub conditions: Vec<DeviceCondition>,
+    /// Who holds which parts of devices: all of that where a node describes itself, and otherwise what is new, changed or over
+    /// since the last state.
+    #[field(20)]
+    pub holdings: Vec<DeviceHolding>,
+}
+
+/// A part of a device that is granted.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
+pub struct DeviceHolding {
+    /// The resource.
+    #[field(1)]
+    pub resource: String,
+    /// The device's number among those of its node.
+    #[field(2)]
+    pub slot: u32,
+    /// Names the grant on its node.
+    #[field(3)]
+    pub grant: u64,
+    /// How much of the device, in 1/10,000.
+    #[field(4)]
+    pub share: u64,
+    /// How far it is.
+    #[field(5)]
+    pub phase: HoldingPhase,
+    /// The worker; nothing where a bundle has it and nobody within.
+    #[field(6)]
+    pub worker: Option<WorkerId>,
+    /// Its process; 0 where there is none yet.
+    #[field(7)]
+    pub pid: u32,
+    /// The job that it works for.
+    #[field(8)]
+    pub job: Option<JobId>,
+    /// The actor that it is.
+    #[field(9)]
+    pub actor: Option<ActorId>,
+    /// The placement group whose bundle has it, where no worker has.
+    #[field(10)]
+    pub group: Option<PlacementGroupId>,
+    /// The name of the task or class.
+    #[field(11)]
+    pub name: String,
+}
+
+/// How far a grant of a part of a device is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
+pub enum HoldingPhase {
+    /// It is held.
+    Held = 0,
+    /// Its holder ends or is dead, and the device may not have forgotten it.
+    Returning = 1,
+    /// It was given back.
+    Over = 2,
 }
 
 /// How much a device is used at a moment.

@@ -53,6 +53,114 @@ words! {
         Explain = 10: "explain",
     }
 
+    /// What an entry of the chronicle is about.
+    ChronicleKind {
+        /// A device, and who holds it.
+        Device = 1: "device",
+        /// A node.
+        Node = 2: "node",
+        /// A job, connected or submitted.
+        Job = 3: "job",
+        /// An actor.
+        Actor = 4: "actor",
+        /// A placement group.
+        PlacementGroup = 5: "placement_group",
+        /// A process that runs tasks or an actor.
+        Worker = 6: "worker",
+        /// The autoscaler, and the replicas that it brings.
+        Autoscaler = 7: "autoscaler",
+        /// The head.
+        Head = 8: "head",
+    }
+
+    /// What happened, in the chronicle.
+    ChronicleEvent {
+        /// The head began, with nothing from before.
+        HeadStarted = 1: "head_started",
+        /// A head went on with what the last one had written down.
+        HeadCameBack = 2: "head_came_back",
+        /// A part of a device was granted, or the grant changed.
+        DeviceGranted = 3: "device_granted",
+        /// Its holder ends or is dead; it is not free before its device has forgotten the dead.
+        DeviceReturning = 4: "device_returning",
+        /// It was given back.
+        DeviceFree = 5: "device_free",
+        /// A device is given to nobody, for a reason.
+        DeviceOutOfService = 6: "device_out_of_service",
+        /// It is given to people again.
+        DeviceInService = 7: "device_in_service",
+        /// It was found ill, or drained by hand.
+        DeviceIll = 8: "device_ill",
+        /// Its driver says nothing against it any more.
+        DeviceWell = 9: "device_well",
+        /// There is something to be known of it.
+        DeviceNoted = 10: "device_noted",
+        /// A node came.
+        NodeJoined = 11: "node_joined",
+        /// A node that served the last head came back.
+        NodeReturned = 12: "node_returned",
+        /// A node is gone.
+        NodeLost = 13: "node_lost",
+        /// A node is being emptied.
+        NodeDraining = 14: "node_draining",
+        /// It is not being emptied after all.
+        NodeKept = 15: "node_kept",
+        /// An actor waits for a node.
+        ActorWaiting = 16: "actor_waiting",
+        /// Its constructor is about to run.
+        ActorStarting = 17: "actor_starting",
+        /// It takes calls.
+        ActorAlive = 18: "actor_alive",
+        /// Its process died, and another one is made.
+        ActorRestarting = 19: "actor_restarting",
+        /// It takes no calls any more.
+        ActorDead = 20: "actor_dead",
+        /// A placement group waits for room.
+        GroupPending = 21: "placement_group_pending",
+        /// All its bundles are set aside.
+        GroupCreated = 22: "placement_group_created",
+        /// It lost nodes, and waits for others.
+        GroupRescheduling = 23: "placement_group_rescheduling",
+        /// It was given up.
+        GroupRemoved = 24: "placement_group_removed",
+        /// A driver connected.
+        JobStarted = 25: "job_started",
+        /// It is gone.
+        JobEnded = 26: "job_ended",
+        /// A job was submitted.
+        SubmissionPending = 27: "submission_pending",
+        /// Its entrypoint runs.
+        SubmissionRunning = 28: "submission_running",
+        /// It ended well.
+        SubmissionSucceeded = 29: "submission_succeeded",
+        /// It did not.
+        SubmissionFailed = 30: "submission_failed",
+        /// Somebody stopped it.
+        SubmissionStopped = 31: "submission_stopped",
+        /// A process ended that nobody wanted to end.
+        WorkerDied = 32: "worker_died",
+        /// An autoscaler says what it may bring.
+        AutoscalerJoined = 33: "autoscaler_joined",
+        /// It is gone.
+        AutoscalerLeft = 34: "autoscaler_left",
+        /// It cannot do what it is to do.
+        AutoscalerTroubled = 35: "autoscaler_troubled",
+        /// A replica of one of its groups is in another state.
+        ReplicaChanged = 36: "replica_changed",
+        /// There is no such replica any more.
+        ReplicaGone = 37: "replica_gone",
+    }
+
+    /// How much an entry of the chronicle matters, in Ray's words.
+    Severity {
+        /// It is in the way of things.
+        Info = 0: "INFO",
+        /// It may matter.
+        Warning = 1: "WARNING",
+        /// Something failed.
+        Error = 2: "ERROR",
+    }
+
     /// How far an actor is.
     ActorPhase {
         /// It waits for a node.

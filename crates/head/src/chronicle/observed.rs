@@ -1,0 +1,165 @@
+//! What entries follow from what a machine reports of its devices.
+
+use super::{About, Chronicle};
+use oxiray_ids::{NodeId, PlacementGroupId};
+use oxiray_wire::message::{DeviceHolding, DeviceSizes, HoldingPhase};
+use oxiray_wire::state::{ChronicleEntry, ChronicleEvent, DemandKind, DeviceCondition, DevicePart, HealthState};
+use std::collections::BTreeSet;
+
+/// A machine, and what its devices are called.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DeviceHost<'a> {
+    pub(crate) node: NodeId,
+    pub(crate) sizes: &'a [DeviceSizes],
+}
+
+impl DeviceHost<'_> {
+    /// A device there.
+    fn device(self, resource: &str, slot: u32) -> DevicePart {
+        let sizes = self.sizes.iter().find(|sizes| sizes.resource == resource);
+        let id = sizes.and_then(|sizes| sizes.ids.get(slot as usize)).cloned().unwrap_or_else(|| slot.to_string());
+        DevicePart { resource: resource.to_owned(), slot, id, ..DevicePart::default() }
+    }
+}
+
+impl Chronicle {
+    /// A machine tells of grants that are new, changed or over; `is_all` where it names all that there are. `group_name` names
+    /// a placement group.
+    pub(crate) fn holdings_told(
+        &mut self,
+        (at_ms, host): (u64, DeviceHost<'_>),
+        told: &[DeviceHolding],
+        is_all: bool,
+        group_name: impl Fn(PlacementGroupId) -> String,
+    ) {
+        if is_all {
+            let named: BTreeSet<(&str, u32, u64)> =
+                told.iter().map(|of| (of.resource.as_str(), of.slot, of.grant)).collect();
+            self.end_grants(at_ms, host.node, |part| !named.contains(&(&part.resource, part.slot, part.grant)));
+        }
+        for of in told {
+            let device = host.device(&of.resource, of.slot);
+            let before = self.standing_on(host.node, &device, About::Grant(of.grant));
+            let event = match of.phase {
+                HoldingPhase::Held => ChronicleEvent::DeviceGranted,
+                HoldingPhase::Returning => ChronicleEvent::DeviceReturning,
+                HoldingPhase::Over => ChronicleEvent::DeviceFree,
+            };
+            let since = before.as_ref().and_then(|before| before.device.as_ref()).map(|part| part.since_ms);
+            let is_over = of.phase == HoldingPhase::Over;
+            let Some(entry) = (match before {
+                Some(before) if is_over => Some(before),
+                None if is_over => None,
+                _ => Some(described(of, &group_name)),
+            }) else {
+                continue;
+            };
+            let holder = entry.device.as_ref().map_or(DemandKind::Task, |part| part.holder);
+            let (grant, share, since_ms) = (of.grant, share_of(of, &entry), since.unwrap_or(at_ms));
+            let device = Some(DevicePart { grant, share, holder, since_ms, ..device });
+            self.write(at_ms, ChronicleEntry { event, node: Some(host.node), device, ..entry });
+        }
+    }
+
+    /// Whatever is held of a node's devices is over, where it is meant.
+    fn end_grants(&mut self, at_ms: u64, node: NodeId, is_meant: impl Fn(&DevicePart) -> bool) {
+        let is_grant =
+            |entry: &ChronicleEntry| entry.device.as_ref().is_some_and(|part| part.grant > 0 && is_meant(part));
+        let over: Vec<ChronicleEntry> = self.standing_of(node).filter(is_grant).collect();
+        for entry in over {
+            self.write(at_ms, ChronicleEntry { event: ChronicleEvent::DeviceFree, text: String::new(), ..entry });
+        }
+    }
+
+    /// A node is gone, and its devices with it: nothing of them holds any more.
+    pub(crate) fn node_gone(&mut self, at_ms: u64, node: NodeId) {
+        self.end_grants(at_ms, node, |_| true);
+        let left: Vec<ChronicleEntry> = self.standing_of(node).collect();
+        for entry in left {
+            let event = match entry.event {
+                ChronicleEvent::DeviceIll => ChronicleEvent::DeviceWell,
+                _ => ChronicleEvent::DeviceInService,
+            };
+            let text = "its node is gone".to_owned();
+            self.write(at_ms, ChronicleEntry { event, text, ..entry });
+        }
+    }
+
+    /// A machine tells what is to be known of its devices besides, after it had told `before`.
+    pub(crate) fn conditions_told(
+        &mut self,
+        (at_ms, host): (u64, DeviceHost<'_>),
+        before: &[DeviceCondition],
+        now: &[DeviceCondition],
+    ) {
+        let nothing = DeviceCondition::default();
+        let of = |all: &'_ [DeviceCondition], condition: &DeviceCondition| {
+            all.iter().position(|other| other.resource == condition.resource && other.slot == condition.slot)
+        };
+        for condition in now {
+            let before = of(before, condition).map_or(&nothing, |at| &before[at]);
+            self.condition_changed((at_ms, host), before, condition);
+        }
+        for gone in before.iter().filter(|condition| of(now, condition).is_none()) {
+            let (resource, slot) = (gone.resource.clone(), gone.slot);
+            self.condition_changed(
+                (at_ms, host),
+                gone,
+                &DeviceCondition { resource, slot, ..DeviceCondition::default() },
+            );
+        }
+    }
+
+    fn condition_changed(
+        &mut self,
+        (at_ms, host): (u64, DeviceHost<'_>),
+        before: &DeviceCondition,
+        now: &DeviceCondition,
+    ) {
+        let device = host.device(&now.resource, now.slot);
+        let mut write = |event, text: &str| {
+            let (node, device, text) = (Some(host.node), Some(device.clone()), text.to_owned());
+            self.write(at_ms, ChronicleEntry { event, node, device, text, ..ChronicleEntry::default() });
+        };
+        match (&before.reason, &now.reason) {
+            (before, Some(reason)) if before.as_ref() != Some(reason) => {
+                write(ChronicleEvent::DeviceOutOfService, reason);
+            }
+            (Some(_), None) => write(ChronicleEvent::DeviceInService, ""),
+            _ => {}
+        }
+        match (before.health == HealthState::Ill, now.health == HealthState::Ill) {
+            (false, true) => write(ChronicleEvent::DeviceIll, now.reason.as_deref().unwrap_or_default()),
+            (true, false) => write(ChronicleEvent::DeviceWell, ""),
+            _ => {}
+        }
+        for note in now.notes.iter().filter(|note| !before.notes.contains(note)) {
+            write(ChronicleEvent::DeviceNoted, note);
+        }
+    }
+}
+
+/// Who holds it.
+fn described(of: &DeviceHolding, group_name: &impl Fn(PlacementGroupId) -> String) -> ChronicleEntry {
+    let (holder, name) = match (of.worker, of.actor, of.group) {
+        (None, _, Some(group)) => (DemandKind::Group, group_name(group)),
+        (_, Some(_), _) => (DemandKind::Actor, of.name.clone()),
+        _ => (DemandKind::Task, of.name.clone()),
+    };
+    ChronicleEntry {
+        device: Some(DevicePart { holder, ..DevicePart::default() }),
+        job: of.job,
+        actor: of.actor,
+        group: of.group,
+        worker: of.worker,
+        pid: of.pid,
+        name,
+        ..ChronicleEntry::default()
+    }
+}
+
+/// How much of the device it is; of what is over, what it was.
+fn share_of(of: &DeviceHolding, entry: &ChronicleEntry) -> u64 {
+    let before = entry.device.as_ref().map_or(0, |part| part.share);
+    if of.share > 0 { of.share } else { before }
+}

@@ -1,0 +1,115 @@
+//! Who holds which parts of the machine's devices, as the head is told of it: what changed, and all of it where the machine
+//! describes itself.
+//!
+//! - HOLDINGS-1: whatever the ledger has granted of a device is told of once, and once more when it changes or is over.
+//! - HOLDINGS-2: nothing is looked at before a grant of devices, or the process that has one, has changed.
+
+use super::NodeCore;
+use crate::Key;
+use crate::worker::{Duty, Worker};
+use oxiray_resources::GrantId;
+use oxiray_wire::message::{DeviceHolding, HoldingPhase};
+use std::collections::BTreeMap;
+
+/// A device, and a grant of a part of it.
+type Part = (String, u32, GrantId);
+
+/// What the head was told.
+#[derive(Debug, Default)]
+pub(crate) struct ToldHoldings {
+    told: BTreeMap<Part, DeviceHolding>,
+    /// How often grants of devices had changed when it was told.
+    changes: u64,
+    /// A process that has some changed since.
+    pub(crate) is_due: bool,
+}
+
+impl NodeCore {
+    /// All that is held.
+    pub(super) fn all_holdings(&self) -> Vec<DeviceHolding> {
+        self.holdings().into_values().collect()
+    }
+
+    /// A head that describes itself anew, or is new, was told of these.
+    pub(super) fn told_all_holdings(&mut self) {
+        self.devices.holdings.told = self.holdings();
+        self.devices.holdings.changes = self.ledger.device_changes();
+    }
+
+    /// What is new, changed or over since this was last asked.
+    pub(super) fn changed_holdings(&mut self) -> Vec<DeviceHolding> {
+        let changes = self.ledger.device_changes();
+        let was_due = std::mem::take(&mut self.devices.holdings.is_due);
+        if self.devices.holdings.changes == changes && !was_due {
+            return Vec::new();
+        }
+        let now = self.holdings();
+        let before = std::mem::replace(&mut self.devices.holdings.told, now);
+        self.devices.holdings.changes = changes;
+        let now = &self.devices.holdings.told;
+        let over = before.iter().filter(|(part, _)| !now.contains_key(*part)).map(|(_, of)| DeviceHolding {
+            resource: of.resource.clone(),
+            slot: of.slot,
+            grant: of.grant,
+            phase: HoldingPhase::Over,
+            ..DeviceHolding::default()
+        });
+        let changed = now.iter().filter(|(part, of)| before.get(*part) != Some(of)).map(|(_, of)| of.clone());
+        over.chain(changed).collect()
+    }
+
+    fn holdings(&self) -> BTreeMap<Part, DeviceHolding> {
+        let with_devices = self.workers.iter().flat_map(|(key, worker)| {
+            worker.grants().filter(|grant| !grant.devices().is_empty()).map(move |grant| (grant.id(), (*key, worker)))
+        });
+        let by_grant: BTreeMap<GrantId, (Key, &Worker)> = with_devices.collect();
+        let mut all = BTreeMap::new();
+        let names = self.ledger.inventory().totals().filter(|(name, _)| name.is_device());
+        for (name, total) in names {
+            for slot in 0..total.wholes() as u32 {
+                for (grant, share) in self.ledger.holders(name.as_str(), slot) {
+                    let part = (name.to_string(), slot, grant);
+                    let of = DeviceHolding {
+                        resource: name.to_string(),
+                        slot,
+                        grant: grant.number(),
+                        share: share.units(),
+                        ..self.holder(&part, by_grant.get(&grant).map(|(_, worker)| *worker))
+                    };
+                    all.insert(part, of);
+                }
+            }
+        }
+        all
+    }
+
+    /// Who has it: its worker, a bundle, an order that waits for its environment, or one that is gone.
+    fn holder(&self, part: &Part, worker: Option<&Worker>) -> DeviceHolding {
+        if let Some(worker) = worker {
+            let phase = if worker.is_doomed { HoldingPhase::Returning } else { HoldingPhase::Held };
+            let actor = match worker.duty {
+                Duty::Actor(actor) => Some(actor),
+                _ => self.devices.holdings.told.get(part).and_then(|before| before.actor),
+            };
+            return DeviceHolding {
+                phase,
+                worker: Some(worker.id),
+                pid: worker.pid.unwrap_or(0),
+                job: worker.job,
+                actor,
+                name: worker.label.clone(),
+                ..DeviceHolding::default()
+            };
+        }
+        if let Some((group, _)) = self.bundle_of(part.2) {
+            return DeviceHolding { group: Some(group), ..DeviceHolding::default() };
+        }
+        let held = self.head.iter().flat_map(|head| head.held.values()).find(|held| held.grant.id() == part.2);
+        if let Some(held) = held {
+            let (job, name) = (Some(held.order.job), held.order.label.clone());
+            return DeviceHolding { job, name, ..DeviceHolding::default() };
+        }
+        let before = self.devices.holdings.told.get(part).cloned().unwrap_or_default();
+        DeviceHolding { phase: HoldingPhase::Returning, ..before }
+    }
+}
