@@ -29,9 +29,11 @@ pub(crate) enum Order {
     Stop(StopOptions),
     /// Shows what is used, by whom, and what waits.
     Status(StatusOptions),
+    /// Shows who holds which device, and what runs and waits, as it goes; --once prints it.
+    Top(crate::top::TopOptions),
     /// Ends with status 0 where the cluster answers, and with 1 where it does not.
     HealthCheck(HealthOptions),
-    /// Lists actors, jobs, nodes, objects, placement-groups, runtime-envs, tasks or workers.
+    /// Lists actors, events, jobs, nodes, objects, placement-groups, runtime-envs, tasks or workers.
     List(ListOptions),
     /// Shows one of them by its identifier, in detail.
     Get(GetOptions),

@@ -32,7 +32,7 @@ pub(crate) fn run(options: &ExplainOptions) -> anyhow::Result<()> {
 }
 
 /// For people.
-fn text(told: &Json) -> String {
+pub(crate) fn text(told: &Json) -> String {
     let word = |name: &str| plain(told[name].as_str().unwrap_or_default()).into_owned();
     let name = if word("name").is_empty() { String::new() } else { format!(" `{}`", word("name")) };
     let heading = format!("{}{name} {}: {}\n{}", word("kind"), word("id"), word("state"), word("reason"));

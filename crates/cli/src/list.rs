@@ -14,6 +14,9 @@ use std::time::Duration;
 pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
 pub(crate) fn run(options: &ListOptions) -> anyhow::Result<()> {
+    if matches!(&*kind(&options.kind), "events" | "cluster_events") {
+        return events(options);
+    }
     let filters = options.filters.iter().map(|text| filter(text)).collect::<anyhow::Result<Vec<_>>>()?;
     let asked = StateQuery {
         kind: json::kind(&kind(&options.kind))?,
@@ -32,6 +35,42 @@ pub(crate) fn run(options: &ListOptions) -> anyhow::Result<()> {
             "{}\n{}",
             show::table(&columns, &rows, if options.no_trunc { None } else { show::terminal_width() }),
             counted(asked.kind.name(), rows.len() as u64, total)
+        ),
+    };
+    say(text.trim_end());
+    Ok(())
+}
+
+/// What happened, as far as the head remembers it.
+fn events(options: &ListOptions) -> anyhow::Result<()> {
+    let filters = options.filters.iter().map(|text| filter(text)).collect::<anyhow::Result<Vec<_>>>()?;
+    if let Some(unknown) = filters.iter().find(|filter| !json::EVENT_COLUMNS.contains(&filter.key.as_str())) {
+        bail!("`--filter {}`: events have the columns {}", unknown.key, json::EVENT_COLUMNS.join(", "));
+    }
+    let limit = Duration::from_secs(options.timeout);
+    let mut visitor = visit::begin_reading(&visit::find(options.address.as_deref())?)?;
+    let (origin, entries) = visitor.chronicle_so_far(&json::EVENT_KINDS, None, limit)?;
+    let rows = entries.iter().map(|entry| json::event(origin, entry)).collect::<Result<Vec<_>, _>>()?;
+    let passes = |row: &Json| {
+        filters.iter().all(|filter| {
+            let is_same =
+                row[&filter.key].as_str().map_or_else(|| row[&filter.key].to_string(), str::to_owned) == filter.value;
+            is_same != filter.differs
+        })
+    };
+    let mut rows: Vec<Json> = rows.into_iter().filter(passes).collect();
+    let total = rows.len() as u64;
+    // The latest are what people look for.
+    rows.drain(..rows.len().saturating_sub(options.limit as usize));
+    let columns = &json::EVENT_COLUMNS[..if options.detail { 6 } else { 5 }];
+    let text = match options.format {
+        Format::Json => serde_json::to_string_pretty(&rows)?,
+        Format::Yaml => show::yaml(columns, &rows),
+        Format::Default if options.detail => show::yaml(columns, &rows),
+        Format::Default | Format::Table => format!(
+            "{}\n{}",
+            show::table(columns, &rows, if options.no_trunc { None } else { show::terminal_width() }),
+            counted("events", rows.len() as u64, total)
         ),
     };
     say(text.trim_end());

@@ -26,6 +26,7 @@ mod status;
 mod stop;
 mod symmetric_run;
 mod token;
+mod top;
 mod visit;
 mod without_effect;
 
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         },
         Order::Stop(options) => stop::run(&options),
         Order::Status(options) => status::run(&options),
+        Order::Top(options) => top::run(&options),
         Order::HealthCheck(options) => visit::health_check(options.address.as_deref()),
         Order::List(options) => list::run(&options),
         Order::Get(options) => list::get(&options),

@@ -41,6 +41,13 @@ pub(crate) fn begin(found: &FoundSession) -> anyhow::Result<Visitor> {
     Ok(Visitor::greet(stream.into(), found.description.token.clone())?)
 }
 
+/// The same for who only reads.
+pub(crate) fn begin_reading(found: &FoundSession) -> anyhow::Result<Visitor> {
+    let stream = session::connect(&found.directory)
+        .with_context(|| format!("the daemon of {} does not answer", found.description.address))?;
+    Ok(Visitor::greet_reading(stream.into(), found.description.token.clone())?)
+}
+
 /// Asks the session at `address`, or the current one.
 pub(crate) fn ask<Q: Question>(address: Option<&str>, question: Q) -> anyhow::Result<Q::Answer> {
     Ok(begin(&find(address)?)?.ask(question, ANSWER_LIMIT)?)

@@ -2,7 +2,9 @@
 
 use oxiray_state::{Cell, Shown, shown, shown_summary};
 use oxiray_wire::message::{ClusterReport, StateFilter, StateQuery, StateReport};
-use oxiray_wire::state::{ClusterState, GrowthView, STATE_VERSION, StateKind};
+use oxiray_wire::state::{
+    ChronicleEntry, ChronicleEvent, ChronicleKind, ClusterState, DemandKind, GrowthView, STATE_VERSION, StateKind,
+};
 use prost::Message as _;
 use serde::Serialize;
 use serde_json::Value as Json;
@@ -107,6 +109,74 @@ pub fn cluster(report: ClusterReport) -> Result<ClusterState, StateError> {
 pub fn demands(standing: &str, waiting: &str) -> Result<Vec<u8>, serde_json::Error> {
     let (standing, waiting) = (serde_json::from_str(standing)?, serde_json::from_str(waiting)?);
     Ok(GrowthView { machines: Vec::new(), waiting, standing }.encode_to_vec())
+}
+
+/// The columns of events, in Ray's words and order.
+pub const EVENT_COLUMNS: [&str; 6] = ["severity", "time", "source_type", "message", "event_id", "custom_fields"];
+
+/// The kinds of entries that are listed as events of the cluster.
+pub const EVENT_KINDS: [ChronicleKind; 5] =
+    [ChronicleKind::Node, ChronicleKind::Job, ChronicleKind::Device, ChronicleKind::Autoscaler, ChronicleKind::Head];
+
+/// An entry of the chronicle as an event, with Ray's columns; `origin` is that of its cursor.
+///
+/// # Errors
+/// Where it has a form that JSON has not.
+pub fn event(origin: u64, entry: &ChronicleEntry) -> Result<Json, StateError> {
+    let source = match entry.event.kind() {
+        ChronicleKind::Job => "JOBS",
+        ChronicleKind::Autoscaler => "AUTOSCALER",
+        ChronicleKind::Device => "RAYLET",
+        ChronicleKind::Worker => "CORE_WORKER",
+        _ => "GCS",
+    };
+    Ok(serde_json::json!({
+        "severity": entry.event.severity().name(),
+        "time": date(entry.at_ms),
+        "source_type": source,
+        "message": said(entry),
+        "event_id": format!("{origin:016x}{:016x}", entry.number),
+        "custom_fields": value(entry)?,
+    }))
+}
+
+/// A moment as Ray writes it, by UTC.
+fn date(ms: u64) -> String {
+    let (days, seconds) = ((ms / 86_400_000) as i64, ms / 1_000 % 86_400);
+    // The years are counted from March, so that a leap day is their last (Hinnant, "chrono-compatible low-level date algorithms").
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60)
+}
+
+/// An entry of the chronicle as a sentence.
+pub fn said(entry: &ChronicleEntry) -> String {
+    let node = entry.node.map_or(String::new(), |node| format!(" of node {}", &node.hex()[..8]));
+    let device = entry.device.as_ref().map(|part| format!("{} {}{node}", part.resource, part.slot));
+    let kind = entry.device.as_ref().map_or(DemandKind::Task, |part| part.holder);
+    let pid = if entry.pid > 0 { format!(" (pid {})", entry.pid) } else { String::new() };
+    let share = entry.device.as_ref().map_or(0.0, |part| part.share as f64 / 10_000.0);
+    let subject = match (device, entry.event.kind()) {
+        (Some(device), _) => device,
+        (None, ChronicleKind::Worker) => format!("`{}`{pid}{node}", entry.name),
+        (None, ChronicleKind::Node | ChronicleKind::Head) if !entry.name.is_empty() => format!("{}{node}", entry.name),
+        (None, ChronicleKind::Actor) => format!("{}{pid}", entry.name),
+        (None, _) => entry.name.clone(),
+    };
+    let what = match entry.event {
+        ChronicleEvent::DeviceGranted => format!("{share} granted to {kind} `{}`{pid}", entry.name),
+        ChronicleEvent::DeviceReturning => format!("{share} is being given back by {kind} `{}`{pid}", entry.name),
+        ChronicleEvent::DeviceFree => format!("{share} is free again, which {kind} `{}`{pid} had", entry.name),
+        other => other.name().replace('_', " "),
+    };
+    let parts = [subject, what, entry.text.clone()];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ")
 }
 
 /// Any of the types of the state as JSON.

@@ -4,11 +4,11 @@ use crate::json::{self, StateError};
 use oxiray_state::StateCopy;
 use oxiray_wire::connection::ConnectionError;
 use oxiray_wire::message::{
-    ClusterQuery, ClusterReport, DaemonToVisitor, DeviceAsked, Direction as _, DrainAsked, Failure, GrowthQuery,
-    GrowthReport, Hello, Holdings, HoldingsQuery, MetricsQuery, MetricsReport, StateChanges, StateFollow, StateQuery,
-    StateReport, SubmissionAnswer, SubmissionAsked, TokenAnswer, TokenAsked,
+    ChronicleBatch, ChronicleFollow, ClusterQuery, ClusterReport, DaemonToVisitor, DeviceAsked, Direction as _,
+    DrainAsked, Failure, GrowthQuery, GrowthReport, Hello, Holdings, HoldingsQuery, MetricsQuery, MetricsReport,
+    StateChanges, StateFollow, StateQuery, StateReport, SubmissionAnswer, SubmissionAsked, TokenAnswer, TokenAsked,
 };
-use oxiray_wire::state::StateKind;
+use oxiray_wire::state::{ChronicleCursor, ChronicleEntry, ChronicleKind, StateKind};
 use oxiray_wire::{Connection, Message, Received};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -83,6 +83,7 @@ questions! {
     GrowthQuery => GrowthReport boxed,
     StateQuery => StateReport refusable,
     StateFollow => StateChanges refusable,
+    ChronicleFollow => ChronicleBatch refusable,
     DrainAsked => StateReport refusable,
     DeviceAsked => StateReport refusable,
     TokenAsked => TokenAnswer refusable,
@@ -111,8 +112,20 @@ impl Visitor {
     /// # Errors
     /// Where the stream has ended.
     pub fn greet(stream: OwnedFd, token: String) -> Result<Self, VisitError> {
+        Self::greet_with(stream, Hello { token, ..Hello::default() })
+    }
+
+    /// The same for a visitor that only reads: orders that it gives all the same are refused.
+    ///
+    /// # Errors
+    /// Where the stream has ended.
+    pub fn greet_reading(stream: OwnedFd, token: String) -> Result<Self, VisitError> {
+        Self::greet_with(stream, Hello { token, reads_only: true, ..Hello::default() })
+    }
+
+    fn greet_with(stream: OwnedFd, hello: Hello) -> Result<Self, VisitError> {
         let mut visitor = Self { connection: Connection::new(stream)?, inbox: VecDeque::new(), last_number: 0 };
-        visitor.send(Hello { token, ..Hello::default() })?;
+        visitor.send(hello)?;
         Ok(visitor)
     }
 
@@ -156,6 +169,55 @@ impl Visitor {
             }
             Err(VisitError::NoAnswer(_)) => Ok(false),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Waits until something happened since the cursor, in entries of these kinds, all where none is named, and returns it
+    /// with the next cursor; nothing where nothing did within the limit. `latest` is how many entries one who begins wants,
+    /// beside those that hold.
+    ///
+    /// # Errors
+    /// Where the daemon refuses, or is gone.
+    pub fn chronicle(
+        &mut self,
+        cursor: ChronicleCursor,
+        kinds: &[ChronicleKind],
+        latest: Option<u64>,
+        limit: Duration,
+    ) -> Result<Option<ChronicleBatch>, VisitError> {
+        let asked = ChronicleFollow { request: 0, kinds: kinds.to_vec(), cursor: Some(cursor), latest };
+        match self.ask(asked, limit) {
+            Ok(batch) => {
+                json::check(batch.version)?;
+                Ok(Some(batch))
+            }
+            Err(VisitError::NoAnswer(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// All that the head remembers of these kinds, the last `latest` entries of it; what holds, where that is older, stands
+    /// before them. The number that tells this head's from another's comes along.
+    ///
+    /// # Errors
+    /// Where the daemon refuses, says nothing within the limit, or is gone.
+    pub fn chronicle_so_far(
+        &mut self,
+        kinds: &[ChronicleKind],
+        latest: Option<u64>,
+        limit: Duration,
+    ) -> Result<(u64, Vec<ChronicleEntry>), VisitError> {
+        let (mut entries, mut cursor) = (Vec::new(), ChronicleCursor::default());
+        loop {
+            let batch = self.chronicle(cursor, kinds, latest, limit)?.ok_or(VisitError::NoAnswer(limit))?;
+            if batch.is_fresh {
+                entries.clear();
+            }
+            entries.extend(batch.entries);
+            cursor = batch.cursor.unwrap_or_default();
+            if !batch.has_more {
+                return Ok((cursor.origin, entries));
+            }
         }
     }
 
@@ -310,6 +372,34 @@ mod tests {
         );
         let refused = visitor.follow(&mut copy, &[StateKind::Nodes], LIMIT).expect_err("another version");
         assert!(matches!(refused, VisitError::Unreadable(_)), "{refused}");
+    }
+
+    #[test]
+    fn the_chronicle_is_followed_from_where_the_last_batch_ended() {
+        let (daemon, stream) = Connection::pair().expect("a pair");
+        let mut daemon = daemon;
+        let mut visitor = Visitor::greet_reading(stream, "secret".into()).expect("greeted");
+        let batch = |request, number, has_more| ChronicleBatch {
+            request,
+            version: STATE_VERSION,
+            cursor: Some(ChronicleCursor { origin: 7, number, begun: 1 }),
+            is_fresh: request == 1,
+            entries: vec![ChronicleEntry { number, ..ChronicleEntry::default() }],
+            has_more,
+            ..ChronicleBatch::default()
+        };
+        say(&mut daemon, vec![batch(1, 1, true).into(), batch(2, 2, false).into()]);
+        let (origin, told) = visitor.chronicle_so_far(&[ChronicleKind::Node], None, LIMIT).expect("entries");
+        assert_eq!(origin, 7);
+        assert_eq!(told.iter().map(|entry| entry.number).collect::<Vec<_>>(), [1, 2]);
+        let asked = heard(&mut daemon).into_iter().filter_map(|message| match message {
+            Message::ChronicleFollow(asked) => asked.cursor.map(|cursor| cursor.number),
+            Message::Hello(hello) => hello.reads_only.then_some(99),
+            _ => None,
+        });
+        assert_eq!(asked.collect::<Vec<_>>(), [99, 0, 1]);
+        let none = visitor.chronicle(ChronicleCursor::default(), &[], None, Duration::ZERO);
+        assert!(none.expect("nothing happened").is_none());
     }
 
     #[test]

@@ -1,0 +1,249 @@
+use super::draw::text;
+use super::recorded::{Recorded, TaskCounts};
+use super::screen::{Key, Request, Screen, View};
+use oxiray_ids::{ActorId, NodeId};
+use oxiray_wire::message::{ChronicleBatch, DeviceUse};
+use oxiray_wire::state::{
+    ActorPhase, ActorRow, ChronicleCursor, ChronicleEntry, ChronicleEvent, ChronicleGap, ClusterState, DemandKind,
+    DevicePart, NodeRow, WaitingRow,
+};
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+const NOW: u64 = 1_700_000_060_000;
+
+fn node(number: u16) -> NodeId {
+    let mut bytes = [0xab; 28];
+    bytes[..2].copy_from_slice(&number.to_be_bytes());
+    NodeId::new(bytes)
+}
+
+fn on_device(event: ChronicleEvent, on: u16, slot: u32, grant: u64, name: &str) -> ChronicleEntry {
+    let part = DevicePart {
+        resource: "GPU".into(),
+        slot,
+        id: format!("GPU-{on}-{slot}"),
+        grant,
+        share: if slot == 0 { 10_000 } else { 5_000 },
+        holder: DemandKind::Actor,
+        since_ms: NOW - 30_000,
+    };
+    ChronicleEntry {
+        event,
+        at_ms: NOW - 30_000,
+        node: Some(node(on)),
+        device: Some(part),
+        pid: 4_000 + grant as u32,
+        name: name.into(),
+        ..ChronicleEntry::default()
+    }
+}
+
+fn batch(entries: Vec<ChronicleEntry>) -> ChronicleBatch {
+    let numbered = entries.into_iter().zip(1..).map(|(entry, number)| ChronicleEntry { number, ..entry });
+    let cursor = Some(ChronicleCursor { origin: 7, number: 100, begun: 1 });
+    ChronicleBatch { cursor, is_fresh: true, entries: numbered.collect(), ..ChronicleBatch::default() }
+}
+
+fn a_node(number: u16, devices: u32) -> NodeRow {
+    let uses = (0..devices).map(|slot| DeviceUse {
+        resource: "GPU".into(),
+        id: slot.to_string(),
+        busy_percent: Some(90 - 40 * (slot % 2)),
+        used_bytes: Some(5 << 30),
+        total_bytes: Some(80 << 30),
+    });
+    NodeRow {
+        node_id: node(number),
+        name: format!("host-{number}"),
+        address: "127.0.0.1".into(),
+        alive: true,
+        resources: [("CPU".into(), 8.0), ("GPU".into(), f64::from(devices))].into(),
+        available: [("CPU".into(), 6.0)].into(),
+        devices: uses.collect(),
+        ..NodeRow::default()
+    }
+}
+
+/// One node of which a GPU is held whole, one in two halves of which one is being given back, and one is out of service.
+fn recorded() -> Recorded {
+    let mut recorded = Recorded::default();
+    let mut returning = on_device(ChronicleEvent::DeviceReturning, 1, 1, 3, "loader");
+    returning.at_ms = NOW - 10_000;
+    let out = ChronicleEntry {
+        text: "Xid 79: it fell off the bus".into(),
+        ..on_device(ChronicleEvent::DeviceOutOfService, 1, 2, 0, "")
+    };
+    recorded.apply(batch(vec![
+        on_device(ChronicleEvent::DeviceGranted, 1, 0, 1, "Trainer"),
+        on_device(ChronicleEvent::DeviceGranted, 1, 1, 2, "evaluate"),
+        on_device(ChronicleEvent::DeviceGranted, 1, 1, 3, "loader"),
+        returning,
+        out,
+    ]));
+    recorded.cluster = ClusterState {
+        nodes: vec![a_node(1, 4)],
+        waiting: vec![WaitingRow {
+            name: "train".into(),
+            kind: DemandKind::Task,
+            demand: Some(BTreeMap::from([("GPU".to_owned(), 4.0)]).into()),
+            count: 3,
+            seconds: 75.0,
+            why: "it asks for 4 GPU, and 1 is free".into(),
+            ..WaitingRow::default()
+        }],
+        actors: vec![ActorRow {
+            actor_id: ActorId::new([5; 16]),
+            class: "Trainer".into(),
+            state: ActorPhase::Alive,
+            pid: Some(4_001),
+            ..ActorRow::default()
+        }],
+        ..ClusterState::default()
+    };
+    let states = [("RUNNING".to_owned(), 2), ("FINISHED".to_owned(), 40), ("FAILED".to_owned(), 1)];
+    let tasks = TaskCounts { name: "train".into(), kind: "NORMAL_TASK".into(), states: states.into() };
+    recorded.tasks = vec![tasks];
+    recorded.is_now(NOW);
+    recorded
+}
+
+fn press(screen: &mut Screen, recorded: &Recorded, keys: &str) -> Option<Request> {
+    keys.chars().fold(None, |_, letter| {
+        let key = match letter {
+            '\n' => Key::Enter,
+            '\u{1b}' => Key::Escape,
+            letter => Key::Char(letter),
+        };
+        screen.press(key, recorded)
+    })
+}
+
+fn shown(keys: &str, size: (u16, u16)) -> String {
+    let (recorded, mut screen) = (recorded(), Screen::default());
+    press(&mut screen, &recorded, keys);
+    text(&recorded, &screen, size)
+}
+
+#[test]
+fn top_draws_devices_at_80_by_24() {
+    let expected = "\
+oxiray top    nodes 1  devices held 2, 1 out  waiting 3  22:14:20 UTC
+ 1 devices  2 nodes  3 jobs  4 tasks  5 actors  6 waiting  7 events
+DEVICE           HELD         BUSY  MEMORY GiB HOLDER         AGE    LAST 60 s
+host-1 GPU0      ##########   90%!  5.0/80.0   Trainer        30s    ....TTTT
+host-1 GPU1      ##########   50%+  5.0/80.0   evaluate +1    30s    ....llee
+host-1 GPU2      out          90%!  5.0/80.0   x Xid 79: it f 30s    ....xxxx
+host-1 GPU3      ..........   50%+  5.0/80.0";
+    let told = shown("", (80, 24));
+    for (line, wanted) in told.lines().zip(expected.lines()).take(3) {
+        assert_eq!(line, wanted);
+    }
+    let rows: Vec<&str> = told.lines().skip(3).take(4).collect();
+    for (row, wanted) in rows.iter().zip(expected.lines().skip(3)) {
+        assert_eq!(&row[..60.min(row.len())].trim_end(), &wanted[..60.min(wanted.len())].trim_end(), "{told}");
+    }
+    assert!(rows[0].trim_end().ends_with("TTTT") && rows[2].trim_end().ends_with("xxxx"), "{told}");
+    assert!(told.lines().all(|line| line.chars().count() <= 80) && told.lines().count() <= 24);
+    assert!(told.ends_with("? help  / filter  Enter detail  p pause  q leave"));
+}
+
+#[test]
+fn top_draws_the_last_minute_at_200_by_60() {
+    let told = shown("", (200, 60));
+    let strip =
+        |line: usize| told.lines().nth(line).and_then(|line| line.split_whitespace().last()).unwrap_or_default();
+    assert_eq!(strip(3), format!("{}{}", ".".repeat(30), "T".repeat(30)), "{told}");
+    assert_eq!(strip(5), format!("{}{}", ".".repeat(30), "x".repeat(30)), "{told}");
+    assert_eq!(strip(6), ".".repeat(60), "a device that nobody had:\n{told}");
+}
+
+#[test]
+fn top_has_a_view_for_each_number() {
+    for (keys, words) in [
+        ("2", vec!["host-1", "127.0.0.1", "2/8", "alive"]),
+        ("4", vec!["train", "NORMAL_TASK", "40"]),
+        ("5", vec!["Trainer", "alive", "4001"]),
+        ("6", vec!["train", "1m15", "GPU 4", "it asks for 4 GPU, and 1 is free"]),
+        ("7", vec!["device_granted", "device_returning", "Xid 79"]),
+    ] {
+        let told = shown(keys, (160, 24));
+        for word in words {
+            assert!(told.contains(word), "{keys}: {word}:\n{told}");
+        }
+    }
+    assert!(shown("3", (80, 24)).contains("nothing"));
+}
+
+#[test]
+fn top_filters_sorts_and_shows_detail() {
+    let told = shown("/trainer\n", (80, 24));
+    assert!(told.contains("GPU0") && !told.contains("GPU1") && told.contains("only rows with `trainer`"), "{told}");
+    assert!(shown("/trainer\n\u{1b}", (80, 24)).contains("GPU1"));
+    let order = |keys: &str| -> Vec<String> {
+        let told = shown(keys, (80, 24));
+        told.lines().skip(3).take(4).map(|line| line[..11].to_owned()).collect()
+    };
+    assert_eq!(order("")[0], "host-1 GPU0");
+    assert_eq!(order("I")[0], "host-1 GPU3");
+    assert_eq!(order("...")[..2], ["host-1 GPU1", "host-1 GPU3"], "by how busy they are");
+    let detail = shown("\n", (80, 24));
+    assert!(detail.contains("Trainer (pid 4001): 1 for 30s") && detail.contains("GPU-1-0"), "{detail}");
+    let help = shown("?", (80, 24));
+    assert!(help.contains("explain why it waits") && help.lines().count() <= 24, "{help}");
+}
+
+#[test]
+fn top_gives_an_order_only_when_its_word_is_typed() {
+    let (recorded, mut screen) = (recorded(), Screen { view: View::Nodes, ..Screen::default() });
+    let id = node(1).hex();
+    assert_eq!(press(&mut screen, &recorded, "D"), None);
+    assert!(text(&recorded, &screen, (80, 24)).contains(&format!("type `{}`", &id[..8])));
+    assert_eq!(press(&mut screen, &recorded, "wrong\n"), None);
+    assert!(text(&recorded, &screen, (80, 24)).contains("nothing was done"));
+    let asked = press(&mut screen, &recorded, &format!("\u{1b}D{}\n", &id[..8]));
+    assert_eq!(asked, Some(Request::Drain(id)));
+    assert_eq!(press(&mut screen, &recorded, "D\u{1b}q"), Some(Request::Quit), "what is typed is no order");
+    let mut screen = Screen { view: View::Actors, ..Screen::default() };
+    assert_eq!(press(&mut screen, &recorded, "e"), Some(Request::Explain(ActorId::new([5; 16]).hex())));
+    assert_eq!(press(&mut screen, &recorded, "S"), None, "an actor is no job");
+}
+
+#[test]
+fn top_says_what_it_missed_and_forgets_what_does_not_hold_any_more() {
+    let mut recorded = recorded();
+    let gap = Some(ChronicleGap { from: 6, to: 9 });
+    recorded.apply(ChronicleBatch { gap, ..batch(vec![on_device(ChronicleEvent::DeviceGranted, 1, 3, 9, "late")]) });
+    recorded.is_now(NOW + 1_000);
+    let told = text(&recorded, &Screen::default(), (120, 24));
+    assert!(told.contains("4 events missed") && told.contains("late") && !told.contains("Trainer"), "{told}");
+    recorded.apply(ChronicleBatch {
+        is_fresh: false,
+        ..batch(vec![on_device(ChronicleEvent::DeviceFree, 1, 3, 9, "late")])
+    });
+    recorded.is_now(NOW + 200_000);
+    assert!(
+        recorded.devices.values().all(|story| story.spans.is_empty()),
+        "nothing is kept for longer than it is shown"
+    );
+}
+
+/// A frame of 1,000 nodes with 8 devices each; prints what it takes, and judges nothing.
+#[test]
+fn top_draws_8_000_devices() {
+    let mut recorded = Recorded::default();
+    let devices = (0..1_000_u16).flat_map(|on| (0..8_u32).map(move |slot| (on, slot)));
+    let held = devices.map(|(on, slot)| {
+        on_device(ChronicleEvent::DeviceGranted, on, slot, u64::from(on) * 8 + u64::from(slot) + 1, "Trainer")
+    });
+    recorded.apply(batch(held.collect()));
+    recorded.cluster.nodes = (0..1_000).map(|number| a_node(number, 8)).collect();
+    recorded.is_now(NOW);
+    let screen = Screen::default();
+    let began = Instant::now();
+    let frames = 10;
+    for _ in 0..frames {
+        assert!(text(&recorded, &screen, (200, 60)).contains("devices held 8000"));
+    }
+    println!("{:.1} ms a frame", began.elapsed().as_secs_f64() * 1_000.0 / f64::from(frames));
+}
