@@ -159,7 +159,6 @@ SETTINGS: dict[str, tuple[Variable, ...]] = {
     "Logs": (
         Variable("RAY_LOG_TO_DRIVER", "0: the output of workers is not shown in the driver", "1"),
         Variable("RAY_LOGGING_CONFIG_ENCODING", "TEXT or JSON: how the driver and its workers log", "as Python does"),
-        Variable("NO_COLOR", "if set and not empty: `oxiray top` draws without colors", "not set"),
         Variable("RAY_COLOR_PREFIX", "1 or 0: whether the names before lines of workers have colors", "1 on a terminal"),
         Variable("RAY_DEDUP_LOGS", "0: lines that several workers print are all shown", "1"),
         Variable("RAY_DEDUP_LOGS_AGG_WINDOW_S", "for how many seconds such a line is held back", "5"),
