@@ -257,6 +257,7 @@ def _greet(descriptor: int, token: str, options: InitOptions) -> dict[str, Any]:
         environment=described_environment(None),
         entrypoint=shlex.join(sys.orig_argv),
         metadata=options.job_metadata,
+        runtime_env=_environment.as_json(job_environment) if job_environment else "",
     )
 
 

@@ -157,9 +157,9 @@ class Job:
         from oxiray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         order = self._order
-        # This driver stands for no program of the user's: listings leave it out.
-        about = JobConfig(metadata={"job_submission_id": order["id"], "oxiray_runs_entrypoint": "1"})
-        namespace = f"submitted-{order['id']}"
+        # This driver stands for no program of the user's: lists of jobs leave out such namespaces.
+        about = JobConfig(metadata={"job_submission_id": order["id"]})
+        namespace = f"_ray_internal_submitted_{order['id']}"
         oxiray.init(address=order["address"], namespace=namespace, log_to_driver=False, logging_level="WARNING", job_config=about)
         asked = json.loads(order["runtime_env"]) if order["runtime_env"] else {}
         if not isinstance(asked, dict):

@@ -90,7 +90,7 @@ def test_a_submission_is_listed_as_one_job_with_the_driver_that_it_connected(hom
 )
 def test_a_driver_that_failed_is_listed_as_failed(home: Home, tmp_path: Path, last: str, status: str, message: str | None) -> None:
     program = tmp_path / f"driver_{status}.py"
-    program.write_text(f"import ray\nray.init()\n{last}\n")
+    program.write_text(f"import ray\nray.init(runtime_env={{'env_vars': {{'A': '1'}}}})\n{last}\n")
     subprocess.run([sys.executable, str(program)], env=home.environment, capture_output=True, check=False, timeout=60)
 
     def row() -> dict[str, Any]:
@@ -100,6 +100,7 @@ def test_a_driver_that_failed_is_listed_as_failed(home: Home, tmp_path: Path, la
     wait_until(lambda: row()["status"] != "RUNNING")
     told = row()
     assert (told["type"], told["status"], told["submission_id"]) == ("DRIVER", status, None)
+    assert told["runtime_env"] == {"env_vars": {"A": "1"}}
     assert told["message"] is None if message is None else message in told["message"]
 
 

@@ -72,6 +72,43 @@ class Broken:
         raise RuntimeError("cannot be made")
 
 
+@ray.remote
+class Slow:
+    def __init__(self, marker: str) -> None:
+        while not Path(marker).exists():
+            time.sleep(0.01)
+
+    def __repr__(self) -> str:
+        return "Slow(shown)"
+
+    def count(self) -> int:
+        return 1
+
+    def leave(self) -> None:
+        ray.actor.exit_actor()
+
+
+@ray.remote
+class Made:
+    def count(self) -> int:
+        return 1
+
+
+@ray.remote
+def makes_actor() -> tuple[str, Any]:
+    made = Made.options(lifetime="detached", name="made by a task").remote()
+    ray.get(made.count.remote())
+    return ray.get_runtime_context().get_task_id(), made
+
+
+@ray.remote(max_retries=1)
+def dies_once(marker: str) -> str:
+    if not Path(marker).exists():
+        Path(marker).touch()
+        os._exit(3)
+    return "done"
+
+
 def tasks(name: str, **more: Any) -> list[TaskState]:
     return state.list_tasks(filters=[("name", "=", name)], limit=1000, **more)
 
@@ -107,7 +144,10 @@ def test_tasks_that_ended(cluster: ray.RayContext) -> None:
     assert (crashed.state, crashed.error_type) == ("FAILED", "WORKER_DIED")
     assert "status 3" in str(crashed.error_message)
     assert crashed.required_resources == {"CPU": 1.0}
-    assert [event["state"] for event in crashed.events or []][-1] == "FAILED"
+    stages = ["PENDING_ARGS_AVAIL", "PENDING_NODE_ASSIGNMENT", "SUBMITTED_TO_WORKER", "FAILED"]
+    assert [event["state"] for event in crashed.events or []] == stages
+    gone = next(worker for worker in state.list_workers(detail=True) if worker.worker_id == crashed.worker_id)
+    assert (gone.pid, gone.node_id, gone.is_alive) == (crashed.worker_pid, crashed.node_id, False)
 
 
 def test_what_ended_outlives_the_process_that_ran_it(cluster: ray.RayContext) -> None:
@@ -126,6 +166,71 @@ def test_every_attempt_has_its_row(cluster: ray.RayContext, tmp_path: Path) -> N
     assert {row.task_id for row in found} == {reference.task_id().hex()}
 
 
+def test_an_attempt_that_died_with_its_worker_has_its_row(cluster: ray.RayContext, tmp_path: Path) -> None:
+    reference = dies_once.remote(str(tmp_path / "marker"))
+    assert ray.get(reference) == "done"
+    wait_until(lambda: len(tasks("dies_once")) == 2)
+    first, second = sorted(tasks("dies_once", detail=True), key=lambda row: row.attempt_number)
+    assert (first.state, first.error_type, second.state, second.error_type) == ("FAILED", "WORKER_DIED", "FINISHED", None)
+    assert first.worker_id not in (None, second.worker_id)
+    assert "another follows" in str(first.error_message)
+
+
+def test_the_making_of_an_actor_is_a_task(cluster: ray.RayContext, tmp_path: Path) -> None:
+    marker = tmp_path / "go"
+    environment = {"env_vars": {"MADE": "yes"}}
+    actor = Slow.options(num_cpus=0.5, runtime_env=environment).remote(str(marker))
+    call = actor.count.remote()
+
+    def row() -> TaskState:
+        return tasks("Slow.__init__", detail=True)[0]
+
+    wait_until(lambda: row().start_time_ms)
+    begun = row()
+    assert (begun.state, begun.end_time_ms, begun.type) == ("RUNNING", None, "ACTOR_CREATION_TASK")
+    assert begun.parent_task_id == "ff" * 20 + begun.job_id
+    marker.touch()
+    ray.get(call)
+    made = row()
+    stages = ["PENDING_ARGS_AVAIL", "PENDING_NODE_ASSIGNMENT", "SUBMITTED_TO_WORKER", "RUNNING", "FINISHED"]
+    assert [event["state"] for event in made.events or []] == stages
+    times = [event["created_ms"] for event in made.events or []]
+    assert [times[0], *times[-2:]] == [made.creation_time_ms, made.start_time_ms, made.end_time_ms]
+    assert times == sorted(times)
+    assert made.required_resources == {"CPU": 0.5}
+    assert json.loads(made.runtime_env_info["serialized_runtime_env"]) == environment
+    shown = state.list_actors(filters=[("class_name", "=", "Slow")], detail=True)[0]
+    assert (shown.repr_name, shown.num_restarts_due_to_node_preemption) == ("Slow(shown)", 0)
+    assert json.loads(str(shown.serialized_runtime_env)) == environment
+    worker = state.get_worker(made.worker_id)
+    assert (worker.pid, worker.pid) == (made.worker_pid, shown.pid)
+    assert worker.worker_launch_time_ms <= worker.worker_launched_time_ms <= made.start_time_ms
+    assert "Slow.__init__" in [event["name"] for event in ray.timeline()]
+    # A process that leaves tells what it did.
+    ended(actor.leave.remote())
+    wait_until(lambda: state.get_actor(shown.actor_id).state == "DEAD")
+    assert (row().state, row().worker_pid, row().start_time_ms) == ("FINISHED", shown.pid, made.start_time_ms)
+
+
+def test_the_task_that_made_an_actor_is_its_parent(cluster: ray.RayContext) -> None:
+    parent, made = ray.get(makes_actor.remote())
+    filters = [("actor_id", "=", made._actor_id.hex()), ("type", "=", "ACTOR_CREATION_TASK")]
+    (row,) = state.list_tasks(filters=filters, detail=True)
+    assert (row.parent_task_id, row.state) == (parent, "FINISHED")
+    ray.kill(made)
+
+
+def test_an_actor_that_was_never_placed_was_not_made(cluster: ray.RayContext) -> None:
+    actor = Made.options(num_cpus=2, name="never placed").remote()
+    other = Made.options(num_cpus=2, name="never placed either").remote()
+    waiting = other if ray.wait([actor.count.remote()], timeout=20)[0] else actor
+    identifier = waiting._actor_id.hex()
+    ray.kill(waiting)
+    wait_until(lambda: state.get_actor(identifier).state == "DEAD")
+    (row,) = state.list_tasks(filters=[("actor_id", "=", identifier), ("type", "=", "ACTOR_CREATION_TASK")], detail=True)
+    assert (row.state, row.error_type, row.start_time_ms) == ("FAILED", "ACTOR_DIED", None)
+
+
 def test_tasks_under_way(cluster: ray.RayContext, tmp_path: Path) -> None:
     marker = tmp_path / "go"
     references = [waits_for.remote(str(marker)) for _ in range(4)]
@@ -136,7 +241,7 @@ def test_tasks_under_way(cluster: ray.RayContext, tmp_path: Path) -> None:
 
     wait_until(lambda: states() == ["PENDING_NODE_ASSIGNMENT"] * 2 + ["RUNNING"] * 2)
     running = state.list_tasks(filters=[("name", "=", "waits_for"), ("state", "=", "running")])
-    assert all(row.worker_pid != os.getpid() for row in running)
+    assert all(row.worker_pid not in (None, os.getpid()) for row in running)
     assert [row.state for row in tasks("quick") if row.task_id == behind.task_id().hex()] == ["PENDING_ARGS_AVAIL"]
     assert state.list_tasks(filters=[("name", "=", "waits_for"), ("state", "!=", "RUNNING")], limit=1)[0].worker_pid is None
     marker.touch()

@@ -11,6 +11,7 @@ mod making;
 
 pub(crate) use making::{ActorTable, Making};
 use oxiray_ids::{ActorId, JobId, ObjectId, WorkerId};
+use oxiray_wire::message::ActorReady;
 use oxiray_wire::state::ActorPhase;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -83,13 +84,16 @@ pub(crate) struct Actor<C> {
     pub is_unreferenced: bool,
     /// How many of its restarts are not counted: its node was emptied, or it was preempted.
     pub moves: u32,
+    /// What its process said of itself when its constructor had returned.
+    pub said: ActorReady,
     interested: BTreeSet<WorkerId>,
 }
 
 impl<C> Actor<C> {
     /// An actor that nobody is connected to.
     pub(crate) fn new(description: Description, state: ActorState<C>, restarts: u32, is_unreferenced: bool) -> Self {
-        Self { description, state, restarts, failed_starts: 0, moves: 0, is_unreferenced, interested: BTreeSet::new() }
+        let (said, interested) = (ActorReady::default(), BTreeSet::new());
+        Self { description, state, restarts, failed_starts: 0, moves: 0, said, is_unreferenced, interested }
     }
 
     /// Its process, where it has one.
@@ -212,6 +216,7 @@ impl<C: Clone> Actors<C> {
             restarts: 0,
             moves: 0,
             failed_starts: 0,
+            said: ActorReady::default(),
             is_unreferenced: false,
             interested: [creator].into(),
         };
@@ -275,6 +280,13 @@ impl<C: Clone> Actors<C> {
         self.moves.push((id, ActorPhase::Alive));
         actor.failed_starts = 0;
         if took_calls { Vec::new() } else { actor.interested.iter().copied().collect() }
+    }
+
+    /// What the actor's process says of itself.
+    pub(crate) fn says(&mut self, id: ActorId, said: ActorReady) {
+        if let Some(actor) = self.by_id.get_mut(&id) {
+            actor.said = said;
+        }
     }
 
     /// The actor's process died. `None` where it is not to be made anew (ACTOR-3). Where that is not counted, it is made

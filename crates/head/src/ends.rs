@@ -49,6 +49,11 @@ impl Ends {
         latest.filter_map(|who| self.known.get(who)?.row.as_ref())
     }
 
+    /// A process that ended, as lists have it.
+    pub(crate) fn row_of(&self, who: WorkerId) -> Option<&WorkerRow> {
+        self.known.get(&who)?.row.as_ref()
+    }
+
     /// Why nobody can make an object that was this process's.
     pub(crate) fn owner_died(&self, object: ObjectId, owner: WorkerId, now: Instant) -> String {
         let what = match self.known.get(&owner) {

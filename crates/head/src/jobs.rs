@@ -41,6 +41,8 @@ pub(crate) struct JobFacts {
     pub ip: String,
     /// The driver's node.
     pub node: NodeId,
+    /// Its runtime environment, as its user wrote it: JSON; empty for none, and for one that is too long.
+    pub runtime_env: String,
 }
 
 /// How a job ended.

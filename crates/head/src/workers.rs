@@ -28,6 +28,8 @@ pub(crate) struct Worker {
     pub(crate) pid: Option<u32>,
     /// When it was placed, in milliseconds since 1970; 0 where an earlier head did that.
     pub(crate) started_ms: u64,
+    /// When its machine told of its process, likewise; 0 where it has not.
+    pub(crate) launched_ms: u64,
     pub(crate) duty: Duty,
     pub(crate) job: JobId,
     /// What it was started with: the job's and its own.
@@ -85,6 +87,7 @@ impl Worker {
             id,
             pid: (pid != 0).then_some(pid),
             started_ms,
+            launched_ms: if pid == 0 { 0 } else { started_ms },
             duty: Duty::Ending,
             job,
             environment: Environment::default(),

@@ -179,6 +179,7 @@ fn located(error: Error, function: &str) -> Error {
 impl Worker {
     fn construct(&self, desk: &ThreadContext, create: &ActorCreate) -> Result<(State, &'static [Method])> {
         let id = create.actor;
+        self.runtime.constructor_begins(create);
         borrowing::begin();
         let made = context::within(id.creation_task(), || {
             caught(|| {
@@ -196,7 +197,7 @@ impl Worker {
         });
         let borrowed = borrowing::end();
         let made = made.map_err(|error| located(error, &format!("{}::new", create.class_name)))?;
-        self.runtime.actor_ready(&borrowed);
+        self.runtime.actor_ready(&borrowed, String::new());
         Ok(made)
     }
 

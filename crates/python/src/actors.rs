@@ -10,7 +10,7 @@ use bytes::Bytes;
 use oxiray_client::{assigned, borrowing};
 use oxiray_ids::ActorId;
 use oxiray_runtime::{ActorPhase, ActorWork, Runtime, amounts};
-use oxiray_wire::message::{ActorCreate, ConcurrencyGroup};
+use oxiray_wire::message::{ActorCreate, CallOrigin, ConcurrencyGroup};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
@@ -141,6 +141,7 @@ fn create_actor<'py>(
         strategy: strategy.map(strategy::from_told).transpose()?,
         priority: urgency.0.unwrap_or_else(assigned::priority),
         preemptible: urgency.1,
+        origin: Some(CallOrigin::of(crate::context::current_task(py))),
         ..ActorCreate::default()
     };
     let implicit = implicit(&arguments);

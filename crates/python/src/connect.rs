@@ -65,7 +65,9 @@ fn await_daemon(py: Python<'_>, pid: u32) {
 /// Raises `ValueError` with the daemon's reason where it refuses.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "one call from one place in Python, by keyword")]
-#[pyo3(signature = (*, descriptor, token, interpreter, setup, namespace, wants_logs, environment, entrypoint, metadata))]
+#[pyo3(signature = (
+    *, descriptor, token, interpreter, setup, namespace, wants_logs, environment, entrypoint, metadata, runtime_env
+))]
 fn connect<'py>(
     py: Python<'py>,
     descriptor: i32,
@@ -77,13 +79,23 @@ fn connect<'py>(
     environment: AskedEnvironment,
     entrypoint: String,
     metadata: BTreeMap<String, String>,
+    runtime_env: String,
 ) -> PyResult<Bound<'py, PyDict>> {
     // SAFETY: the caller passes a descriptor of its own that nothing else uses.
     let stream = unsafe { OwnedFd::from_raw_fd(descriptor) };
     let setup = Bytes::copy_from_slice(setup);
     let environment = Some(environment.into());
-    let driver =
-        Driver { interpreter, setup, namespace, wants_logs, environment, entrypoint, metadata, ..Driver::default() };
+    let driver = Driver {
+        interpreter,
+        setup,
+        namespace,
+        wants_logs,
+        environment,
+        entrypoint,
+        metadata,
+        runtime_env,
+        ..Driver::default()
+    };
     py.detach(|| driver::enter(stream, token, driver)).map_err(not_entered)?;
     context::context(py)
 }

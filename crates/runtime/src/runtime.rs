@@ -338,7 +338,7 @@ impl Runtime {
     /// Makes an actor; it has one handle, for the caller. With a name, waits to hear whether it was free.
     pub fn create_actor(&self, work: ActorWork) -> Result<(ActorId, Option<ActorAnswer>), RuntimeError> {
         let ActorWork { create, named, arguments } = work;
-        let (id, question) = self.shared.with(|state| state.create_actor(create, arguments, named));
+        let (id, question) = self.shared.with_time(|state| state.create_actor(create, arguments, named));
         if !named {
             return Ok((id, None));
         }

@@ -6,7 +6,7 @@ use crate::lead::protocol::Unmet;
 use crate::runtime::{Runtime, RuntimeError};
 use crate::shell::State;
 use oxiray_ids::{ObjectId, TaskId};
-use oxiray_wire::message::{Call, Value};
+use oxiray_wire::message::{ActorCreate, Call, Value};
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -151,14 +151,20 @@ impl Runtime {
         });
     }
 
-    /// The actor's constructor returned; `borrowed` are the references that its arguments brought.
-    pub fn actor_ready(&self, borrowed: &[ObjectId]) {
-        self.shared.with(|state| state.actor_ready(borrowed));
+    /// The constructor of the actor that this process is begins.
+    pub fn constructor_begins(&self, create: &ActorCreate) {
+        self.shared.with_time(|state| state.constructor_begins(create));
+    }
+
+    /// The actor's constructor returned; `borrowed` are the references that its arguments brought, and `repr_name` is how the
+    /// actor names itself, empty where it goes by its class.
+    pub fn actor_ready(&self, borrowed: &[ObjectId], repr_name: String) {
+        self.shared.with_time(|state| state.actor_ready(borrowed, repr_name));
     }
 
     /// The actor's constructor failed with this error.
     pub fn actor_failed(&self, error: Value) {
-        self.shared.with(|state| state.actor_failed(error));
+        self.shared.with_time(|state| state.actor_failed(error));
     }
 
     /// The actor ends; `unintended` where nobody meant it to, so that it may be made anew. Only the first word counts.

@@ -174,8 +174,8 @@ impl Member {
         match effect {
             Effect::Send { to: HEAD, message } => self.connection.send(&message),
             Effect::Send { to, message: Message::Assign(assign) } if assign.actor.is_some() => {
-                self.core.worker_said(to, &WorkerToNode::ActorReady(ActorReady {}));
-                self.connection.send(&Message::from(Message::from(ActorReady {}).relayed(WorkerNumber(to))));
+                self.core.worker_said(to, &WorkerToNode::ActorReady(ActorReady::default()));
+                self.connection.send(&Message::from(Message::from(ActorReady::default()).relayed(WorkerNumber(to))));
                 self.progress.ready_actors.fetch_add(1, Ordering::Relaxed);
             }
             Effect::Fork { worker, .. } => {

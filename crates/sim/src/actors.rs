@@ -209,7 +209,7 @@ impl World {
         let mut borrowed = self.client(process).program.references.clone();
         borrowed.sort_unstable();
         borrowed.dedup();
-        self.with_core(process, |core| core.actor_ready(&borrowed));
+        self.with_core(process, |core| core.actor_ready(&borrowed, String::new()));
         self.processes[process].is_constructing = false;
         if self.options.tasks_crash && self.chance.odds(50) {
             let unintended = self.chance.odds(500);

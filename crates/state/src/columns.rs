@@ -66,15 +66,15 @@ const ACTORS: &[Column<ActorRow>] = &[
     column("node_id", Main, |row| row.node_id.map(Cell::text).into()),
     column("pid", Main, |row| row.pid.unwrap_or(0).into()),
     column("ray_namespace", Main, |row| (&row.namespace).into()),
-    unrecorded("serialized_runtime_env", Deep),
+    column("serialized_runtime_env", Deep, |row| Some(&row.environment).filter(|text| !text.is_empty()).into()),
     column("required_resources", Deep, |row| row.resources.as_ref().into()),
     column("death_cause", Deep, death_cause),
     column("is_detached", Deep, |row| row.detached.into()),
     column("placement_group_id", Detail, |row| row.group.map(Cell::text).into()),
-    unrecorded("repr_name", Detail),
+    column("repr_name", Detail, |row| (&row.repr_name).into()),
     column("num_restarts", Deep, |row| row.restarts.into()),
     unrecorded("num_restarts_due_to_lineage_reconstruction", Deep),
-    unrecorded("num_restarts_due_to_node_preemption", Deep),
+    column("num_restarts_due_to_node_preemption", Deep, |row| row.moves.into()),
     unrecorded("call_site", Deep),
     unrecorded("label_selector", Deep),
     unrecorded("fallback_strategy", Deep),
@@ -119,8 +119,8 @@ const TIMELINE: &[Column<TaskRow>] = &[
     column("worker_id", Main, |row| row.worker_id.map(Cell::text).into()),
     column("worker_pid", Main, |row| row.pid.into()),
     column("state", Main, |row| state_name(row.task_id, row.stage).into()),
-    column("start_us", Shown, |row| has_times(row).then_some(row.started_us).into()),
-    column("end_us", Shown, |row| has_times(row).then_some(row.ended_us).into()),
+    column("start_us", Shown, |row| (row.started_us > 0).then_some(row.started_us).into()),
+    column("end_us", Shown, |row| (row.ended_us > 0).then_some(row.ended_us).into()),
 ];
 
 const NODES: &[Column<NodeRow>] = &[
@@ -145,8 +145,9 @@ const WORKERS: &[Column<WorkerRow>] = &[
     column("ip", Main, |row| (&row.ip).into()),
     column("pid", Main, |row| row.pid.into()),
     column("exit_detail", Deep, |row| row.exit.as_ref().map(|exit| &exit.detail).into()),
-    unrecorded("worker_launch_time_ms", Deep),
-    unrecorded("worker_launched_time_ms", Deep),
+    // A driver was launched by nobody.
+    column("worker_launch_time_ms", Deep, |row| (row.launched_ms > 0).then_some(row.started_ms).into()),
+    column("worker_launched_time_ms", Deep, |row| (row.launched_ms > 0).then_some(row.launched_ms).into()),
     column("start_time_ms", Deep, |row| (row.started_ms > 0).then_some(row.started_ms).into()),
     column("end_time_ms", Deep, |row| row.exit.as_ref().map_or(0, |exit| exit.ended_ms).into()),
     unrecorded("debugger_port", Detail),
@@ -181,10 +182,16 @@ const PLACEMENT_GROUPS: &[Column<GroupRow>] = &[
     column("state", Main, |row| row.state.name().into()),
     column("bundles", Deep, |row| row.bundles.iter().map(bundle).collect()),
     column("is_detached", Detail, |row| row.detached.into()),
-    unrecorded("stats", Deep),
+    column("stats", Deep, group_stats),
     column("topology_strategy", Deep, |row| row.domain.as_deref().map(topology).into()),
     unrecorded("topology_assignments", Deep),
 ];
+
+/// How the scheduler came to the group's place, in those of Ray's figures that are known.
+fn group_stats(row: &GroupRow) -> Cell {
+    let took_us = (row.creation_ms > 0.0).then_some((row.creation_ms * 1e3) as i64);
+    Cell::map([("end_to_end_creation_latency_us", took_us.into()), ("scheduling_state", row.scheduling.name().into())])
+}
 
 /// The one level above machines that a group is packed at.
 fn topology(label: &str) -> Cell {
@@ -385,12 +392,6 @@ fn parent(row: &TaskRow) -> Cell {
     row.origin.map(|origin| Cell::text(origin.parent.unwrap_or_else(|| TaskId::of_driver(row.task_id.job())))).into()
 }
 
-/// When an actor is made is told by nobody.
-fn has_times(row: &TaskRow) -> bool {
-    row.kind() != TaskKind::ActorCreation
-}
-
-/// When an attempt came to which stage, as far as the process knows that tells of it.
 /// The environment that it ran in, as Ray has it: as JSON within the row.
 fn environment_info(row: &TaskRow) -> Cell {
     let described = row
@@ -401,10 +402,8 @@ fn environment_info(row: &TaskRow) -> Cell {
     described.into()
 }
 
+/// When an attempt came to which stage, as far as the process knows that tells of it.
 fn events(row: &TaskRow) -> Cell {
-    if !has_times(row) {
-        return Cell::Null;
-    }
     let called_us = row.origin.map(|origin| origin.called_us);
     let later = |from: Option<u64>, after: Option<u64>| Some(from?.saturating_add(after?));
     let ready_us = later(called_us, row.origin.and_then(|origin| origin.ready_after_us));
@@ -478,7 +477,8 @@ mod tests {
                 (column.of)(&row)
             };
             assert_eq!((value("type"), value("actor_id"), value("job_id")), (kind.into(), of, Cell::text(job)));
-            assert_eq!(value("events") == Cell::Null, kind == "ACTOR_CREATION_TASK");
+            let Cell::List(events) = value("events") else { panic!("events are a list") };
+            assert_eq!(events.len(), 2, "it began and ended");
             let waits = if kind == "ACTOR_TASK" { WAITS_IN_ACTOR } else { "SUBMITTED_TO_WORKER" };
             assert_eq!(state_name(task_id, TaskStage::Sent), waits);
             assert_eq!(state_name(task_id, TaskStage::Runs), "RUNNING");

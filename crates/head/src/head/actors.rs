@@ -2,6 +2,7 @@
 //! what their end brings in `termination`.
 
 use super::HeadCore;
+use super::validation::clear_long_environment;
 use crate::actors::{Actor, Connect, Created, Description, Making};
 use crate::clock::Alarm;
 use crate::demands::{Need, at_least, demand_of, home};
@@ -15,8 +16,8 @@ use oxiray_machine::{Key, LEAVING_LIMIT, check_name, cut};
 use oxiray_resources::Demand;
 use oxiray_scheduler::Claimant;
 use oxiray_wire::message::{
-    ActorAnswer, ActorConnect, ActorCreate, ActorDied, ActorLeaving, ActorLookup, ActorPlaced, Content, Failure,
-    FailureCode, Value,
+    ActorAnswer, ActorConnect, ActorCreate, ActorDied, ActorLeaving, ActorLookup, ActorPlaced, ActorReady, Content,
+    Failure, FailureCode, Value,
 };
 use oxiray_wire::state::ExitKind;
 use std::time::Duration;
@@ -260,6 +261,16 @@ impl HeadCore {
             ActorAnswer { failure: Some(failure), ..answer }
         };
         self.send(from, answer);
+    }
+
+    /// The constructor returned, and its process says so.
+    pub(super) fn actor_says(&mut self, from: Key, mut said: ActorReady) {
+        said.repr_name = cut(said.repr_name);
+        clear_long_environment(&mut said.environment);
+        if let Some(id) = self.workers.actor_on(from) {
+            self.actors.known.says(id, said);
+        }
+        self.actor_ready(from);
     }
 
     pub(super) fn actor_ready(&mut self, from: Key) {

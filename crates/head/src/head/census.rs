@@ -4,10 +4,11 @@
 
 use super::HeadCore;
 use super::rows::ROWS_MAX;
-use crate::actors::{Actor, ActorState};
+use super::validation::clear_long_environment;
+use crate::actors::{Actor, ActorState, Making};
 use crate::census::{CallReport, Heard, OPEN_MAX, PATIENCE, Question, reports};
 use crate::clock::Alarm;
-use oxiray_ids::TaskId;
+use oxiray_ids::{NodeId, TaskId, WorkerId};
 use oxiray_machine::{Key, check_name, cut};
 use oxiray_resources::{Quantity, ResourceName};
 use oxiray_state::list;
@@ -21,8 +22,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Processes that are named which did not answer, at most.
 const NAMED_MAX: usize = 8;
-/// Bytes of a runtime environment that are shown, at most; a longer one is left out. It is kept with each log of calls.
-const ENVIRONMENT_BYTES_MAX: usize = 4 << 10;
 /// Resources of one call that are shown, at most.
 const RESOURCES_MAX: usize = 32;
 
@@ -62,9 +61,7 @@ impl HeadCore {
 
     /// A process tells of its calls.
     pub(super) fn task_log(&mut self, from: Key, mut log: TaskLog) {
-        if log.environment.len() > ENVIRONMENT_BYTES_MAX {
-            log.environment.clear();
-        }
+        clear_long_environment(&mut log.environment);
         for record in &mut log.records {
             for text in [&mut record.name, &mut record.label, &mut record.text] {
                 *text = cut(std::mem::take(text));
@@ -156,9 +153,12 @@ impl HeadCore {
                 by_attempt.insert(name, one);
             }
         }
-        let calls = by_attempt.values().map(|told| self.task_row(told));
-        let constructors = self.actors.known.iter().map(|actor| self.constructor_row(actor));
-        constructors.chain(calls).collect()
+        let constructors = self.actors.known.iter().map(|actor| {
+            let told = by_attempt.remove(&(actor.description.id.creation_task(), actor.restarts));
+            self.constructor_row(actor, told.as_ref())
+        });
+        let constructors: Vec<TaskRow> = constructors.collect();
+        constructors.into_iter().chain(by_attempt.values().map(|told| self.task_row(told))).collect()
     }
 
     fn task_row(&self, CallReport { record, by, pid, environment }: &CallReport) -> TaskRow {
@@ -166,13 +166,18 @@ impl HeadCore {
         let function = class.map_or_else(|| record.name.clone(), |class| format!("{class}.{}", record.name));
         let name = if record.label.is_empty() { function.clone() } else { record.label.clone() };
         let ran_here = record.started_us > 0;
+        let (node_id, worker_id, pid) = match record.sent_to {
+            _ if ran_here => (Some(self.node_of_worker(*by)), Some(*by), Some(*pid)),
+            Some(worker) => self.where_was(worker),
+            None => (None, None, None),
+        };
         TaskRow {
             task_id: record.task,
             attempt: record.attempt,
             stage: record.stage,
-            node_id: ran_here.then(|| self.node_of_worker(*by)),
-            worker_id: ran_here.then_some(*by),
-            pid: ran_here.then_some(*pid),
+            node_id,
+            worker_id,
+            pid,
             error: record.error.filter(|_| record.stage == TaskStage::Failed).map(error_name),
             message: error_message(&name, record),
             name,
@@ -188,33 +193,75 @@ impl HeadCore {
         }
     }
 
-    /// The making of an actor, which Ray lists as a task.
-    fn constructor_row(&self, actor: &Actor<Failure>) -> TaskRow {
-        let description = &actor.description;
-        let (stage, error) = match &actor.state {
-            ActorState::Starting(_) => (TaskStage::Runs, None),
-            ActorState::Dead(failure) if failure.actor_death().is_some_and(|death| !death.raised.is_empty()) => {
-                (TaskStage::Failed, Some(failure))
+    /// Where a worker is or was, and its process, as far as that is known.
+    fn where_was(&self, worker: WorkerId) -> (Option<NodeId>, Option<WorkerId>, Option<u32>) {
+        match self.clients.key_of(worker) {
+            Some(key) => (Some(self.members.node_of(key)), Some(worker), self.workers.pid_of(key)),
+            None => {
+                let row = self.figures.ends.row_of(worker);
+                (row.and_then(|row| row.node), Some(worker), row.and_then(|row| row.pid))
             }
-            ActorState::Alive(_) | ActorState::Dead(_) => (TaskStage::Finished, None),
-            ActorState::Waiting | ActorState::Restarting => (TaskStage::WaitsForWorker, None),
-        };
-        let name = format!("{}.__init__", description.class_name);
-        let worker = actor.worker();
-        TaskRow {
-            task_id: description.id.creation_task(),
-            name: name.clone(),
-            function: name,
-            stage,
-            node_id: worker.map(|id| self.node_of_worker(id)),
-            worker_id: worker,
-            pid: worker.and_then(|id| self.clients.keys.get(&id)).and_then(|key| self.workers.by_key.get(key)?.pid),
-            error: error.map(|_| "TASK_EXECUTION_EXCEPTION".to_owned()),
-            message: error.map(|error| error.text.clone()),
-            resources: self.actor_resources(description.id),
-            ..TaskRow::default()
         }
     }
+
+    /// The making of an actor, which Ray lists as a task: as far as it is by what the head knows of the actor, and the rest
+    /// by what the actor's process told.
+    fn constructor_row(&self, actor: &Actor<Failure>, told: Option<&CallReport>) -> TaskRow {
+        let description = &actor.description;
+        let (stage, error) = constructor_stage(&actor.state);
+        let making = self.actors.making.get(&description.id);
+        let row = told.map(|told| self.task_row(told)).unwrap_or_else(|| {
+            let (node_id, worker_id, pid) = match actor.worker() {
+                Some(worker) => self.where_was(worker),
+                None => died_at(&actor.state),
+            };
+            TaskRow {
+                node_id,
+                worker_id,
+                pid,
+                origin: making.and_then(|making| making.spec.as_ref()?.origin),
+                surroundings: making
+                    .and_then(Making::home)
+                    .map(|home| TaskSurroundings { group: Some(home.group), ..TaskSurroundings::default() }),
+                ..TaskRow::default()
+            }
+        });
+        let name = format!("{}.__init__", description.class_name);
+        TaskRow {
+            task_id: description.id.creation_task(),
+            attempt: actor.restarts,
+            name: name.clone(),
+            function: name,
+            stage: stage.max(row.stage),
+            error: error.map(|error| match error.actor_death() {
+                Some(death) if !death.raised.is_empty() => error_name(CallError::Raised),
+                _ => error_name(CallError::Failed(error.code)),
+            }),
+            message: row.message.clone().or_else(|| error.map(|error| error.text.clone())),
+            resources: self.actor_resources(description.id).or_else(|| row.resources.clone()),
+            ..row
+        }
+    }
+}
+
+/// How far the making of an actor is, and why it failed where it did.
+fn constructor_stage(state: &ActorState<Failure>) -> (TaskStage, Option<&Failure>) {
+    match state {
+        ActorState::Waiting | ActorState::Restarting => (TaskStage::WaitsForWorker, None),
+        ActorState::Starting(_) => (TaskStage::Runs, None),
+        ActorState::Alive(_) => (TaskStage::Finished, None),
+        ActorState::Dead(failure) => match failure.actor_death() {
+            Some(death) if death.raised.is_empty() && !death.never_ran => (TaskStage::Finished, None),
+            _ => (TaskStage::Failed, Some(failure)),
+        },
+    }
+}
+
+/// Where an actor died, and its process.
+fn died_at(state: &ActorState<Failure>) -> (Option<NodeId>, Option<WorkerId>, Option<u32>) {
+    let ActorState::Dead(failure) = state else { return (None, None, None) };
+    let death = failure.actor_death().filter(|death| death.pid > 0);
+    (death.as_ref().and_then(|death| death.node), None, death.map(|death| death.pid))
 }
 
 /// What went wrong, in Ray's words for what a call's own code raised.

@@ -1,6 +1,7 @@
 //! Drivers come; workers join as clients when they are assigned.
 
 use super::HeadCore;
+use super::validation::clear_long_environment;
 use crate::jobs::{JobDetail, JobFacts};
 use crate::journal::{Row, Undo};
 use crate::members::OWN;
@@ -22,7 +23,8 @@ impl HeadCore {
     }
 
     /// A driver was let in.
-    pub(crate) fn driver_joined(&mut self, key: Key, told: Driver) {
+    pub(crate) fn driver_joined(&mut self, key: Key, mut told: Driver) {
+        clear_long_environment(&mut told.runtime_env);
         let id = WorkerId::new(self.chance.bytes());
         let own = NamespaceName(self.chance.bytes());
         let job = self.jobs.known.start(id, told.pid, &told.namespace, || own.to_string()).id;
@@ -35,6 +37,7 @@ impl HeadCore {
             started_ms: told.started_ms,
             ip: self.members.ip_of(key).to_owned(),
             node: self.members.node_of(key),
+            runtime_env: std::mem::take(&mut told.runtime_env),
         };
         self.jobs.known.set_facts(job, facts);
         self.note_job(ChronicleEvent::JobStarted, job);

@@ -19,7 +19,7 @@ impl HeadCore {
             WorkerToNode::Blocked(_) => self.pending.fairness.lends_cpu(from, true),
             WorkerToNode::Unblocked(_) => self.pending.fairness.lends_cpu(from, false),
             WorkerToNode::Lingers(_) => self.lingers(from),
-            WorkerToNode::ActorReady(_) => self.actor_ready(from),
+            WorkerToNode::ActorReady(said) => self.actor_says(from, said.clone()),
         }
     }
 

@@ -260,6 +260,7 @@ impl HeadCore {
             node: Some(self.members.node_of(key)),
             ip: self.members.ip_of(key).to_owned(),
             started_ms: worker.started_ms,
+            launched_ms: worker.launched_ms,
             exit: None,
         }
     }

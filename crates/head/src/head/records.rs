@@ -83,6 +83,9 @@ pub(super) struct JobRow {
     /// When the head saw its driver leave; 0 where that is not known.
     #[prost(uint64, tag = "12")]
     pub(super) ended_ms: u64,
+    /// Its runtime environment, as its user wrote it: JSON.
+    #[prost(string, tag = "14")]
+    pub(super) runtime_env: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -236,6 +239,7 @@ impl HeadCore {
             ended_ms: job.ended_ms,
             ip: job.facts.ip.clone(),
             node: bytes_of(job.facts.node.as_bytes()),
+            runtime_env: job.facts.runtime_env.clone(),
         })
     }
 

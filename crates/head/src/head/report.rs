@@ -186,6 +186,9 @@ impl HeadCore {
             resources: self.actor_resources(description.id),
             group: worker.and_then(|key| self.workers.by_key.get(&key)?.home).map(|home| home.group),
             never_ran: death.as_ref().is_some_and(|death| death.never_ran),
+            repr_name: actor.said.repr_name.clone(),
+            environment: actor.said.environment.clone(),
+            moves: u64::from(actor.moves),
             ip: death.map(|death| death.ip),
         }
     }

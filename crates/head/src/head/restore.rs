@@ -116,6 +116,7 @@ impl HeadCore {
             started_ms: row.started_ms,
             ip: row.ip,
             node: id_in!(NodeId, &row.node),
+            runtime_env: row.runtime_env,
         };
         let end = row.ended.then(|| row.error.map_or(JobEnd::Succeeded, JobEnd::Failed));
         self.jobs.known.restore(Job {

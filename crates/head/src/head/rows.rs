@@ -9,9 +9,10 @@ use std::collections::BTreeMap;
 
 /// The most rows of one kind that are looked at.
 pub(super) const ROWS_MAX: usize = 10_000;
-/// What a driver notes of its job where that was submitted, and of itself where it runs a submitted job's entrypoint.
+/// What a driver notes of its job where that was submitted.
 const SUBMISSION: &str = "job_submission_id";
-const RUNS_ENTRYPOINT: &str = "oxiray_runs_entrypoint";
+/// How the namespaces of drivers begin that stand for no program of a user's, as in Ray: they are not listed.
+const INTERNAL_NAMESPACE: &str = "_ray_internal_";
 
 impl HeadCore {
     pub(super) fn worker_rows(&self) -> Vec<WorkerRow> {
@@ -26,10 +27,8 @@ impl HeadCore {
         let submissions = self.jobs.submitted.all();
         let mut driver_of: BTreeMap<&str, JobRow> = BTreeMap::new();
         let mut rows = Vec::new();
-        for job in self.jobs.known.iter() {
-            let metadata = &job.facts.metadata;
-            match metadata.get(SUBMISSION) {
-                Some(_) if metadata.contains_key(RUNS_ENTRYPOINT) => {}
+        for job in self.jobs.known.iter().filter(|job| !job.namespace.starts_with(INTERNAL_NAMESPACE)) {
+            match job.facts.metadata.get(SUBMISSION) {
                 Some(id) if submissions.iter().any(|submission| submission.id == *id) => {
                     // Of several drivers that one entrypoint connects, the last one stands for the job, as in Ray.
                     driver_of.insert(id, driver_row(job));
@@ -73,20 +72,21 @@ fn driver_row(job: &Job) -> JobRow {
         started_ms: facts.started_ms,
         ended_ms: job.ended_ms,
         metadata: facts.metadata.clone(),
+        runtime_env: facts.runtime_env.clone(),
         ..JobRow::default()
     }
 }
 
 fn submission_row(submission: &Submission, driver: Option<JobRow>) -> JobRow {
     let spec = submission.spec.clone();
-    let has_failed = submission.state == SubmissionState::Failed && submission.exit_code.is_some();
+    let has_failed = submission.state == SubmissionState::Failed;
     let (driver, node) = driver.map_or((None, None), |row| (row.driver, row.node));
     JobRow {
         driver,
         submission: submission.id.clone(),
         state: submission.state,
         message: Some(submission.message.clone()),
-        error: has_failed.then(|| "JOB_ENTRYPOINT_COMMAND_ERROR".to_owned()),
+        error: has_failed.then(|| submission_error(submission).to_owned()),
         entrypoint: spec.as_ref().map(|spec| spec.entrypoint.clone()),
         node,
         started_ms: submission.submitted_ms,
@@ -95,4 +95,20 @@ fn submission_row(submission: &Submission, driver: Option<JobRow>) -> JobRow {
         exit_code: submission.exit_code,
         runtime_env: spec.map(|spec| spec.runtime_env).unwrap_or_default(),
     }
+}
+
+/// Ray's name for why a submitted job failed. Where its entrypoint did not, the message begins with the name of the error that
+/// its process met, or says that nothing of it is left.
+fn submission_error(submission: &Submission) -> &'static str {
+    const ERRORS: [(&str, &str); 4] = [
+        ("the head that ran it ended", "JOB_SUPERVISOR_ACTOR_DIED"),
+        ("RuntimeEnvSetupError", "RUNTIME_ENV_SETUP_FAILURE"),
+        ("ActorUnschedulableError", "JOB_SUPERVISOR_ACTOR_UNSCHEDULABLE"),
+        ("ActorDiedError", "JOB_SUPERVISOR_ACTOR_DIED"),
+    ];
+    if submission.exit_code.is_some() {
+        return "JOB_ENTRYPOINT_COMMAND_ERROR";
+    }
+    let known = ERRORS.iter().find(|(error, _)| submission.message.starts_with(error));
+    known.map_or("JOB_SUPERVISOR_ACTOR_UNKNOWN_FAILURE", |(_, name)| name)
 }

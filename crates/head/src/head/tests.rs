@@ -289,6 +289,6 @@ fn what_a_constructor_needs_is_kept_until_it_returned() {
     world.say(driver, Unhold { objects: vec![object] });
     assert!(world.deleted.is_empty());
     let worker = world.placed(driver, 1).expect("placed");
-    world.say(worker, ActorReady {});
+    world.say(worker, ActorReady::default());
     assert_eq!(world.deleted, [object]);
 }

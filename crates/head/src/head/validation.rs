@@ -11,6 +11,16 @@ use oxiray_machine::{Effect, Key};
 use oxiray_wire::message::{NodeJoin, Placed};
 use oxiray_wire::state::ExitKind;
 
+/// Bytes of a runtime environment that are shown, at most. It is kept with each log of calls.
+const ENVIRONMENT_BYTES_MAX: usize = 4 << 10;
+
+/// A runtime environment, as JSON, that is too long to be kept is not shown.
+pub(super) fn clear_long_environment(environment: &mut String) {
+    if environment.len() > ENVIRONMENT_BYTES_MAX {
+        environment.clear();
+    }
+}
+
 /// What no honest peer says.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ProtocolError {

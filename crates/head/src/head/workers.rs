@@ -76,6 +76,7 @@ impl HeadCore {
     pub(super) fn worker_forked(&mut self, key: Key, pid: u32) {
         if let Some(worker) = self.workers.by_key.get_mut(&key).filter(|worker| worker.pid.is_none()) {
             worker.pid = Some(pid);
+            worker.launched_ms = self.clock.wall_ms;
             self.workers.starting -= 1;
             self.pending.is_due = true;
         }

@@ -23,6 +23,7 @@ impl Worker {
         let task = id.creation_task();
         oxiray_runtime::show_title(&name);
         context::enter(Running::new(task, name.clone(), "__init__".into()));
+        self.runtime.constructor_begins(create);
         borrowing::begin();
         if let Some(flaw) = self.flaw() {
             self.runtime.actor_failed(flaw);
@@ -54,10 +55,10 @@ impl Worker {
         match made {
             Ok((actor, name)) => {
                 *self.actor.lock().unwrap_or_else(PoisonError::into_inner) = Some(actor);
-                if let Some(name) = name {
-                    self.relabel(py, &name);
+                if let Some(name) = &name {
+                    self.relabel(py, name);
                 }
-                self.runtime.actor_ready(&borrowed);
+                self.runtime.actor_ready(&borrowed, name.unwrap_or_default());
                 true
             }
             Err(error) if error.is_instance_of::<PySystemExit>(py) => {

@@ -37,6 +37,8 @@ pub(crate) struct Task {
     pub(crate) called_us: u64,
     /// When its arguments were there, likewise; no sense while it waits for some.
     pub(crate) ready_us: u64,
+    /// When it was last sent to who runs it, likewise; 0 where it was not.
+    pub(crate) sent_us: u64,
     /// It was under way on a worker that died: until it is known whether it was to blame, it runs alone.
     pub(crate) suspect: bool,
     /// Of an actor's call that is under way: which of those sent it was, counted from 1.

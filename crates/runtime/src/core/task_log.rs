@@ -3,10 +3,13 @@
 //! - LOG-1: a call that ended costs a place in a ring, and no message of its own: at most [`ENDED_MAX`] are told
 //!   every [`PERIOD`], however many there were.
 //! - LOG-2: a process that is killed takes along what it did in its last [`PERIOD`]; one that leaves tells it.
+//! - LOG-3: an actor's constructor is told of as long as the actor lives, however many calls ended since.
 
 use crate::core::calls::Task;
-use oxiray_ids::{PlacementGroupId, TaskId};
-use oxiray_wire::message::{Amount, Assign, Call, CallError, CallOrigin, Content, TaskRecord, TaskStage, Value};
+use oxiray_ids::{PlacementGroupId, TaskId, WorkerId};
+use oxiray_wire::message::{
+    ActorCreate, Amount, Assign, Call, CallError, CallOrigin, Content, TaskRecord, TaskStage, Value,
+};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -35,6 +38,19 @@ struct Entry {
     error: Option<Error>,
     resources: Option<Arc<Vec<Amount>>>,
     origin: Option<CallOrigin>,
+    /// Of a call of this process's: who was to run it.
+    sent_to: Option<WorkerId>,
+}
+
+/// The name that constructors have among an actor's methods.
+const CONSTRUCTOR: &str = "__init__";
+
+/// The making of the actor that this process is: it goes on until it has ended.
+#[derive(Debug)]
+struct Constructor {
+    entry: Entry,
+    goes_on: bool,
+    is_told: bool,
 }
 
 /// The place of a call that runs; free where it is over.
@@ -42,6 +58,16 @@ struct Entry {
 struct Place {
     runs: bool,
     entry: Entry,
+}
+
+/// How an attempt ended that no worker tells of.
+pub(crate) struct Lost<'a> {
+    pub(crate) attempt: u32,
+    pub(crate) value: &'a Value,
+    /// What it needs to run.
+    pub(crate) needs: Vec<Amount>,
+    /// Who had it.
+    pub(crate) worker: Option<WorkerId>,
 }
 
 /// The calls of this process.
@@ -64,6 +90,8 @@ pub(crate) struct TaskLog {
     group: Option<PlacementGroupId>,
     /// The runtime environment of this process, as JSON; empty for none.
     pub(crate) environment: String,
+    /// LOG-3.
+    constructor: Option<Constructor>,
 }
 
 impl TaskLog {
@@ -74,7 +102,8 @@ impl TaskLog {
         let began = (began.0, since);
         let environment = String::new();
         let last = [Arc::from(""), Arc::from("")];
-        Self { ended, places, free, last, untold: 0, tell_at: None, began, resources: None, group: None, environment }
+        let (resources, group, constructor) = (None, None, None);
+        Self { ended, places, free, last, untold: 0, tell_at: None, began, resources, group, environment, constructor }
     }
 }
 
@@ -92,7 +121,8 @@ impl TaskLog {
             let attempt = call.attempt;
             let (resources, started) = (self.resources.clone(), Some(now));
             let origin = call.origin;
-            let entry = Entry { task, name, label, attempt, started, ended: now, error: None, resources, origin };
+            let (error, sent_to) = (None, None);
+            let entry = Entry { task, name, label, attempt, started, ended: now, error, resources, origin, sent_to };
             self.places.push(Place { runs: true, entry });
             return self.places.len() - 1;
         };
@@ -154,8 +184,8 @@ impl TaskLog {
         }
         if self.ended.len() < ENDED_MAX {
             let (task, [name, label]) = (TaskId::NIL, self.last.clone());
-            let (started, error, resources, origin) = (None, None, None, None);
-            let unused = Entry { task, name, label, attempt: 0, started, ended, error, resources, origin };
+            let (started, error, resources, origin, sent_to) = (None, None, None, None, None);
+            let unused = Entry { task, name, label, attempt: 0, started, ended, error, resources, origin, sent_to };
             self.ended.push_back(std::mem::replace(entry, unused));
         } else if let Some(mut oldest) = self.ended.pop_front() {
             std::mem::swap(entry, &mut oldest);
@@ -164,8 +194,41 @@ impl TaskLog {
         self.note_untold(ended)
     }
 
-    /// A call of this process's ended without its worker's answer, or without a worker.
-    pub(crate) fn failed(&mut self, id: TaskId, task: &Task, value: &Value, now: Instant, needs: Vec<Amount>) -> bool {
+    /// The constructor of the actor that this process is begins to run.
+    pub(crate) fn constructor_begins(&mut self, create: &ActorCreate, now: Instant) {
+        let entry = Entry {
+            task: create.actor.creation_task(),
+            name: CONSTRUCTOR.into(),
+            label: format!("{}.{CONSTRUCTOR}", create.class_name).into(),
+            attempt: create.restarts,
+            started: Some(now),
+            ended: now,
+            error: None,
+            resources: Some(Arc::new(create.running.clone())),
+            origin: create.origin,
+            sent_to: None,
+        };
+        self.constructor = Some(Constructor { entry, goes_on: true, is_told: false });
+    }
+
+    /// The constructor ended, with this error where it failed. Says whether a timer was set.
+    pub(crate) fn constructor_ends(&mut self, ended: Instant, error: Option<&Value>) -> bool {
+        let Some(made) = self.constructor.as_mut().filter(|made| made.goes_on) else { return false };
+        made.goes_on = false;
+        made.entry.ended = ended;
+        made.entry.error = error.and_then(error_of);
+        self.tell_later(ended)
+    }
+
+    /// The constructor, as far as it is.
+    fn constructed(&self) -> Option<TaskRecord> {
+        let made = self.constructor.as_ref()?;
+        let stage = if made.goes_on { TaskStage::Runs } else { stage(&made.entry) };
+        Some(self.record(&made.entry, stage))
+    }
+
+    /// An attempt of a call of this process's ended without its worker's answer, or without a worker.
+    pub(crate) fn failed(&mut self, id: TaskId, task: &Task, lost: Lost<'_>, now: Instant) -> bool {
         self.have_room();
         if self.ended.len() >= ENDED_MAX {
             self.ended.pop_front();
@@ -175,12 +238,13 @@ impl TaskLog {
             task: id,
             name,
             label,
-            attempt: task.attempt,
+            attempt: lost.attempt,
             started: None,
             ended: now,
-            error: error_of(value),
-            resources: Some(Arc::new(needs)),
-            origin: Some(task.origin(None)),
+            error: error_of(lost.value),
+            resources: Some(Arc::new(lost.needs)),
+            origin: Some(task.origin(lost.worker.map(|_| task.sent_us))),
+            sent_to: lost.worker,
         });
         self.note_untold(now)
     }
@@ -196,6 +260,10 @@ impl TaskLog {
     /// Says whether a timer was set.
     fn note_untold(&mut self, ended: Instant) -> bool {
         self.untold = (self.untold + 1).min(ENDED_MAX);
+        self.tell_later(ended)
+    }
+
+    fn tell_later(&mut self, ended: Instant) -> bool {
         let is_first = self.tell_at.is_none();
         if is_first {
             self.tell_at = Some(ended + PERIOD);
@@ -207,7 +275,10 @@ impl TaskLog {
     pub(crate) fn take_untold(&mut self) -> Vec<TaskRecord> {
         self.tell_at = None;
         let from = self.ended.len() - std::mem::take(&mut self.untold);
-        self.ended.iter().skip(from).map(|entry| self.record(entry, stage(entry))).collect()
+        let made = self.constructor.as_mut().filter(|made| !made.goes_on && !made.is_told);
+        let is_made = made.map(|made| made.is_told = true).is_some();
+        let ended = self.ended.iter().skip(from).map(|entry| self.record(entry, stage(entry)));
+        self.constructed().filter(|_| is_made).into_iter().chain(ended).collect()
     }
 
     /// A moment in microseconds since 1970.
@@ -232,6 +303,7 @@ impl TaskLog {
             label: entry.label.as_ref().into(),
             origin: entry.origin,
             group: self.group.filter(|_| entry.started.is_some()),
+            sent_to: entry.sent_to,
         }
     }
 
@@ -239,7 +311,8 @@ impl TaskLog {
     pub(crate) fn records(&self) -> Vec<TaskRecord> {
         let ended = self.ended.iter().map(|entry| self.record(entry, stage(entry)));
         let running = self.places.iter().filter(|place| place.runs);
-        ended.chain(running.map(|place| self.record(&place.entry, TaskStage::Runs))).collect()
+        let running = running.map(|place| self.record(&place.entry, TaskStage::Runs));
+        self.constructed().into_iter().chain(ended).chain(running).collect()
     }
 }
 
@@ -289,5 +362,37 @@ mod tests {
             run(&mut log, "more", fine());
         }
         assert_eq!((log.records().len(), log.take_untold().len(), log.places.len()), (ENDED_MAX, ENDED_MAX, 1));
+    }
+
+    #[test]
+    fn a_constructor_is_told_of_as_long_as_its_actor_lives() {
+        let mut log = TaskLog::new((Instant::now(), SystemTime::now()));
+        let now = Instant::now();
+        let create = ActorCreate { class_name: "Counter".into(), restarts: 2, ..ActorCreate::default() };
+        log.constructor_begins(&create, now);
+        let told = |log: &TaskLog| {
+            let made = log.records().into_iter().find(|record| record.label == "Counter.__init__").expect("a record");
+            (made.stage, made.attempt, made.started_us > 0, made.ended_us > 0, made.error)
+        };
+        assert_eq!(told(&log), (TaskStage::Runs, 2, true, false, None));
+        assert!(log.take_untold().is_empty(), "it goes on");
+        assert!(log.constructor_ends(now, None), "a timer is set");
+        assert!(!log.constructor_ends(now, Some(&Value::default())), "it ended already");
+        assert_eq!((log.take_untold().len(), log.take_untold().len()), (1, 0));
+        for _ in 0..=ENDED_MAX {
+            run(&mut log, "more", Content::Inline(bytes::Bytes::new()));
+        }
+        assert_eq!(told(&log), (TaskStage::Finished, 2, true, true, None));
+        assert_eq!(log.take_untold().len(), ENDED_MAX, "it was told once");
+    }
+
+    #[test]
+    fn a_constructor_that_raised_failed() {
+        let mut log = TaskLog::new((Instant::now(), SystemTime::now()));
+        log.constructor_begins(&ActorCreate::default(), Instant::now());
+        let raised = Value { content: Some(Content::Raised(bytes::Bytes::new())), contained: Vec::new() };
+        log.constructor_ends(Instant::now(), Some(&raised));
+        let told = log.take_untold();
+        assert_eq!((told[0].stage, told[0].error), (TaskStage::Failed, Some(CallError::Raised)));
     }
 }

@@ -1,6 +1,6 @@
 //! Actors: clients and daemon.
 
-use super::{Amount, ArgumentReference, Environment, Failure, Reference, Strategy};
+use super::{Amount, ArgumentReference, CallOrigin, Environment, Failure, Reference, Strategy};
 use bytes::Bytes;
 use oxiray_fields::Fields;
 use oxiray_ids::{ActorId, TaskId, WorkerId};
@@ -90,6 +90,9 @@ pub struct ActorCreate {
     /// Whether it may end early for what is more urgent, and is made anew then, which is not counted.
     #[field(32)]
     pub preemptible: bool,
+    /// Who makes it, and when; the daemon fills in for the worker when it was sent there.
+    #[field(33)]
+    pub origin: Option<CallOrigin>,
 }
 
 /// A part of an actor whose calls queue for themselves.

@@ -56,6 +56,9 @@ pub struct Driver {
     /// What its user notes of the job, for listings. `job_submission_id` names the submitted job that it belongs to.
     #[field(12)]
     pub metadata: BTreeMap<String, String>,
+    /// The job's runtime environment as its user wrote it, for listings: JSON; empty for none.
+    #[field(13)]
+    pub runtime_env: String,
 }
 
 /// daemon → client: let in.

@@ -3,7 +3,7 @@
 use super::{Amount, CallError, CallOrigin, Failure};
 use crate::state::{DeviceTold, DrainTold, Explanation, GoneRow, StateKind, Summary, Tables};
 use oxiray_fields::Fields;
-use oxiray_ids::{ActorId, LeaseNumber, LeaseRequestNumber, PlacementGroupId, TaskId};
+use oxiray_ids::{ActorId, LeaseNumber, LeaseRequestNumber, PlacementGroupId, TaskId, WorkerId};
 
 /// client or command line → daemon: list or count things of one kind. Answered by [`StateReport`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
@@ -221,6 +221,9 @@ pub struct TaskRecord {
     /// The placement group that it runs in.
     #[field(12)]
     pub group: Option<PlacementGroupId>,
+    /// The process that the sender had sent it to, where that one told nothing of it; nothing where the sender ran it.
+    #[field(13)]
+    pub sent_to: Option<WorkerId>,
 }
 
 impl TaskRecord {

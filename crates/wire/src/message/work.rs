@@ -100,6 +100,20 @@ pub struct CallOrigin {
     pub sent_after_us: Option<u64>,
 }
 
+impl CallOrigin {
+    /// What this task calls; a driver where it is nil.
+    pub fn of(parent: TaskId) -> Self {
+        Self { parent: Some(parent).filter(|parent| !parent.is_nil()), ..Self::default() }
+    }
+
+    /// The same of a call that is sent at this time, in microseconds since 1970.
+    #[must_use]
+    pub fn sent_at(self, now_us: u64) -> Self {
+        let ready_us = self.called_us.saturating_add(self.ready_after_us.unwrap_or(0));
+        Self { sent_after_us: Some(now_us.saturating_sub(ready_us)), ..self }
+    }
+}
+
 /// worker → owner: a call is done.
 #[derive(Debug, Clone, PartialEq, Default, Fields)]
 pub struct Reply {

@@ -103,7 +103,14 @@ pub struct Lingers {}
 
 /// worker → daemon: the actor's constructor returned.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
-pub struct ActorReady {}
+pub struct ActorReady {
+    /// How the actor names itself; empty where it goes by its class.
+    #[field(1)]
+    pub repr_name: String,
+    /// Its runtime environment as JSON; empty for none.
+    #[field(2)]
+    pub environment: String,
+}
 
 /// worker → daemon: the actor's constructor failed; the worker exits.
 #[derive(Debug, Clone, PartialEq, Default, Fields)]

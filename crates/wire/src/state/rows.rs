@@ -162,6 +162,18 @@ pub struct ActorRow {
     /// The placement group that it runs in, while it lives.
     #[field(15)]
     pub group: Option<PlacementGroupId>,
+    /// How it names itself; empty where it goes by its class, and until its constructor returned.
+    #[field(16)]
+    #[serde(skip)]
+    pub repr_name: String,
+    /// Its runtime environment as JSON; empty for none, and until its constructor returned.
+    #[field(17)]
+    #[serde(skip)]
+    pub environment: String,
+    /// How many of its restarts are not counted, since its node was emptied or it was preempted.
+    #[field(18)]
+    #[serde(skip)]
+    pub moves: u64,
 }
 
 /// One attempt of a task, of an actor's call, or of the making of an actor.
@@ -289,6 +301,10 @@ pub struct WorkerRow {
     #[field(10)]
     #[serde(skip)]
     pub exit: Option<WorkerExit>,
+    /// When the head heard that its process is there, likewise; 0 where that is not known.
+    #[field(11)]
+    #[serde(skip)]
+    pub launched_ms: u64,
 }
 
 /// How a process ended.

@@ -10,7 +10,7 @@ fn an_actor_holds_what_it_was_placed_with_until_its_constructor_returned() {
     world.say(driver, actor(1, &[CPU, GPU], &[GPU]));
     let worker = world.placed(driver, 1).expect("its creator is connected without asking");
     assert_eq!((world.free("CPU"), world.free("GPU")), (0, 10_000));
-    world.say(worker, ActorReady {});
+    world.say(worker, ActorReady::default());
     assert_eq!((world.free("CPU"), world.free("GPU")), (10_000, 10_000));
     world.say(driver, ActorKill { actor: id(1), restart: false });
     assert_eq!(world.deaths(driver, 1), ["The actor is dead because it was killed by `ray.kill`."]);
@@ -99,7 +99,7 @@ fn a_restart_waits_for_the_tree_of_the_last_process_and_for_its_devices() {
     world.residue = Some(Residue::Held);
     world.say(driver, restartable(1, 1));
     let first = world.placed(driver, 1).expect("placed");
-    world.say(first, ActorReady {});
+    world.say(first, ActorReady::default());
     world.core.worker_died(first);
     world.pass(Duration::from_millis(300));
     assert_eq!(world.restarts(driver, 1), [false], "its callers know before what it left behind is gone");
@@ -113,7 +113,7 @@ fn a_restart_waits_for_the_tree_of_the_last_process_and_for_its_devices() {
     let second = world.process_of(1).expect("placed");
     assert_ne!(second, first);
     assert_eq!(world.placed(driver, 1), Some(first), "ACTOR-5");
-    world.say(second, ActorReady {});
+    world.say(second, ActorReady::default());
     assert_eq!(world.placed(driver, 1), Some(second), "ACTOR-5");
     assert_eq!(world.assignment(second).actor.as_ref().map(|actor| actor.restarts), Some(1));
     world.bury(second, "killed by signal 9 (SIGKILL)");

@@ -9,7 +9,7 @@ fn left_alone(world: &mut World) -> (Key, Key) {
     let driver = world.driver();
     world.say(driver, ActorCreate { detached: true, ..actor(1, &[CPU], &[]) });
     let detached = world.placed(driver, 1).expect("it is placed");
-    world.say(detached, ActorReady {});
+    world.say(detached, ActorReady::default());
     world.core.driver_left(driver);
     world.settle();
     (detached, world.driver())

@@ -170,7 +170,7 @@ impl Story {
                 self.say(&clients, who, asked);
             }
             Happening::Ready(who) => {
-                self.say(&workers, who, ActorReady {});
+                self.say(&workers, who, ActorReady::default());
             }
             Happening::Kill(number) => {
                 self.say(&clients, 0, ActorKill { actor: id(number), restart: number % 2 == 0 });

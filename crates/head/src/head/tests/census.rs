@@ -1,8 +1,8 @@
 //! Questions that every process is asked.
 
 use super::*;
-use oxiray_wire::message::{Amount, StateQuery, StateReport, TaskLog, TaskRecord};
-use oxiray_wire::state::StateKind;
+use oxiray_wire::message::{Amount, CallOrigin, StateQuery, StateReport, TaskLog, TaskRecord, TaskStage};
+use oxiray_wire::state::{StateKind, TaskRow};
 use prost::Message as _;
 
 fn reports(world: &World, asker: Key) -> Vec<&StateReport> {
@@ -71,4 +71,70 @@ fn what_a_call_needs_is_shown_within_bounds() {
     let needs = &told.tables.as_ref().expect("rows").tasks[0].resources.as_ref().expect("amounts").by_name;
     assert!(needs.len() <= 32 && needs.get("r7") == Some(&0.5), "{} resources", needs.len());
     assert!(told.encoded_len() < 10_000, "{} bytes", told.encoded_len());
+}
+
+/// The tasks that the head lists, when everybody had time to tell.
+fn listed_tasks(world: &mut World, asker: Key) -> Vec<TaskRow> {
+    let request = reports(world, asker).len() as u64 + 1;
+    let asked = StateQuery { request, kind: StateKind::Tasks, limit: 10, detail: true, ..StateQuery::default() };
+    world.core.state_query(asker, asked);
+    world.pass(Duration::from_secs(6));
+    let told = *reports(world, asker).last().expect("an answer");
+    told.tables.as_ref().expect("rows").tasks.clone()
+}
+
+#[test]
+fn the_making_of_an_actor_is_what_the_head_knows_and_what_its_process_told() {
+    let mut world = World::new(1, 0);
+    let driver = world.driver();
+    let origin = CallOrigin { called_us: 5_000, ready_after_us: Some(10), ..CallOrigin::default() };
+    world.core.set_wall_clock(6);
+    world.say(driver, ActorCreate { origin: Some(origin), ..actor(1, &[CPU], &[]) });
+    world.say(driver, ActorCreate { origin: Some(origin), ..actor(2, &[CPU], &[]) });
+    let worker = world.placed(driver, 1).expect("placed");
+    let rows = listed_tasks(&mut world, driver);
+    assert_eq!((rows[0].stage, rows[1].stage), (TaskStage::Runs, TaskStage::WaitsForWorker));
+    assert_eq!((rows[1].origin, rows[1].worker_id), (Some(origin), None));
+    world.say(worker, ActorReady { repr_name: "n".repeat(1 << 20), environment: "e".repeat(1 << 20) });
+    let task = rows[0].task_id;
+    let record =
+        TaskRecord { task, started_us: 7_000, ended_us: 8_000, stage: TaskStage::Finished, ..TaskRecord::default() };
+    world.core.as_head_mut().task_log(worker, TaskLog { records: vec![record], ..TaskLog::default() });
+    let made = listed_tasks(&mut world, driver).remove(0);
+    assert_eq!((made.stage, made.started_us, made.ended_us), (TaskStage::Finished, 7_000, 8_000));
+    assert_eq!(made.worker_id, world.core.as_head().clients.id_of(worker));
+    let said = &world.core.as_head().actors.known.iter().next().expect("an actor").said;
+    assert!(said.repr_name.len() < 10_000 && said.environment.is_empty(), "{} bytes", said.repr_name.len());
+}
+
+#[test]
+fn an_actor_that_was_never_placed_was_not_made() {
+    let mut world = World::new(1, 0);
+    let driver = world.driver();
+    world.say(driver, actor(1, &[CPU], &[]));
+    world.say(driver, actor(2, &[CPU], &[]));
+    world.core.as_head_mut().end_actor(oxiray_ids::ActorId::new([2; 16]), "it was killed.");
+    let rows = listed_tasks(&mut world, driver);
+    let failed: Vec<_> = rows.iter().filter(|row| row.stage == TaskStage::Failed).collect();
+    assert_eq!((rows.len(), failed.len()), (2, 1));
+    assert_eq!((failed[0].error.as_deref(), failed[0].started_us), (Some("ACTOR_DIED"), 0));
+}
+
+#[test]
+fn a_call_that_its_worker_tells_nothing_of_is_where_it_was_sent() {
+    let mut world = World::new(1, 0);
+    let driver = world.driver();
+    world.say(driver, actor(1, &[CPU], &[]));
+    let worker = world.placed(driver, 1).expect("placed");
+    let (id, pid) = {
+        let worker = &world.core.as_head().workers.by_key[&worker];
+        (worker.id, worker.pid)
+    };
+    world.bury(worker, "killed by signal 9 (SIGKILL)");
+    let task = oxiray_ids::TaskId::new([7; 24]);
+    let record = TaskRecord { task, stage: TaskStage::Failed, sent_to: Some(id), ..TaskRecord::default() };
+    world.core.as_head_mut().task_log(driver, TaskLog { records: vec![record], ..TaskLog::default() });
+    let rows = listed_tasks(&mut world, driver);
+    let row = rows.iter().find(|row| row.task_id == task).expect("a row");
+    assert_eq!((row.worker_id, row.pid, row.node_id.is_some()), (Some(id), pid, true));
 }

@@ -27,7 +27,7 @@ fn an_actor_that_waits_for_what_its_maker_holds_dies_with_the_reason() {
     let driver = world.driver();
     world.say(driver, actor(1, &[GPU], &[GPU]));
     let worker = world.placed(driver, 1).expect("it is placed");
-    world.say(worker, ActorReady {});
+    world.say(worker, ActorReady::default());
     world.say(worker, actor(2, &[GPU], &[GPU]));
     says_it_waits_for(&mut world, worker, 2, 9);
     assert!(world.deaths(worker, 2).is_empty(), "DEADLOCK-1");
@@ -43,7 +43,7 @@ fn nobody_fails_for_what_a_worker_of_another_job_says() {
     let (driver, other) = (world.driver(), world.driver());
     world.say(driver, actor(1, &[GPU], &[GPU]));
     let worker = world.placed(driver, 1).expect("it is placed");
-    world.say(worker, ActorReady {});
+    world.say(worker, ActorReady::default());
     world.say(other, actor(2, &[GPU], &[GPU]));
     says_it_waits_for(&mut world, worker, 2, 30);
     assert!(world.deaths(other, 2).is_empty(), "{:?}", world.deaths(other, 2));

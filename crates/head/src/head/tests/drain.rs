@@ -95,7 +95,7 @@ fn at_the_deadline_tasks_and_actors_end_uncounted() {
     pair.head.say(driver, make);
     pair.exchange();
     let worker = pair.head.placed(driver, 7).expect("it is placed");
-    pair.head.say(worker, ActorReady {});
+    pair.head.say(worker, ActorReady::default());
     drain(&mut pair, Some(10));
     pass(&mut pair, 9);
     assert!(!is_dismissed(&pair));

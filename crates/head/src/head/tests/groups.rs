@@ -190,7 +190,7 @@ fn a_group_of_a_detached_actor_ends_with_it() {
     let driver = world.driver();
     world.say(driver, ActorCreate { detached: true, ..actor(1, &[CPU], &[]) });
     let detached = world.placed(driver, 1).expect("it is placed");
-    world.say(detached, ActorReady {});
+    world.say(detached, ActorReady::default());
     world.say(detached, group(1, &[&[CPU]]));
     world.core.driver_left(driver);
     world.settle();

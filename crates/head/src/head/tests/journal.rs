@@ -354,7 +354,7 @@ fn an_actor_that_ended_with_its_head_is_made_anew_where_it_may_be_and_is_dead_wi
     for (number, max_restarts) in [(1, 1), (2, 0), (3, 1)] {
         world.say(driver, named(number, max_restarts));
         let worker = world.placed(driver, number).expect("placed");
-        world.say(worker, ActorReady {});
+        world.say(worker, ActorReady::default());
     }
     let failed = world.placed(driver, 3).expect("placed");
     let raised = Value { content: Some(Content::Raised("boom".into())), contained: vec![] };
@@ -385,7 +385,7 @@ fn after_many_jobs() -> World {
     let first = world.driver();
     world.say(first, named(1, -1));
     let worker = world.placed(first, 1).expect("placed");
-    world.say(worker, ActorReady {});
+    world.say(worker, ActorReady::default());
     world.core.driver_left(first);
     for _ in 0..ENDED_JOBS_KEPT + 2 {
         let later = world.driver();
@@ -558,7 +558,7 @@ fn take(world: &mut World, drivers: &mut Vec<Key>, step: &Step) {
         }
         Step::Ready(number) => {
             if let Some(worker) = process_of(world, *number) {
-                world.say(worker, ActorReady {});
+                world.say(worker, ActorReady::default());
             }
         }
         Step::Die(number) => {

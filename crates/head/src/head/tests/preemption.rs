@@ -126,7 +126,7 @@ fn an_actor_is_made_anew_though_it_may_not_be_restarted() {
     let driver = world.driver();
     world.say(driver, ActorCreate { preemptible: true, ..actor(1, &[GPU], &[GPU]) });
     let worker = world.placed(driver, 1).expect("it is placed");
-    world.say(worker, ActorReady {});
+    world.say(worker, ActorReady::default());
     world.say(driver, urgent(2, &[GPU]));
     world.pass(Duration::from_secs(2) + GRACE);
     assert!(world.is_killed(worker));
@@ -142,7 +142,7 @@ fn an_actor_is_made_anew_though_it_may_not_be_restarted() {
     world.bury(urgent, "exited with status 0");
     let again = world.process_of(1).expect("PREEMPTION-3");
     assert_ne!(again, worker);
-    world.say(again, ActorReady {});
+    world.say(again, ActorReady::default());
     // Once more: that it was made anew is not counted against anything.
     world.say(driver, super::preemption::urgent(3, &[GPU]));
     world.pass(Duration::from_secs(2) + GRACE);

@@ -153,7 +153,7 @@ impl<I: Io> Client<I> {
         actor.creates.clear();
         if actor.under_way > 0 {
             let text = "the stream to its process broke, and there is a new one.".to_owned();
-            self.lose_calls(id, Some(&FailureCode::ActorUnavailable.because(text)), false);
+            self.lose_calls(id, Some((&FailureCode::ActorUnavailable.because(text), Some(worker))), false);
         }
         self.deliver(id);
     }
@@ -177,7 +177,7 @@ impl<I: Io> Client<I> {
     /// ACTORS-2: the actor's process died, and there will be another.
     pub(crate) fn actor_restarting(&mut self, said: ActorRestarting) {
         let id = said.actor;
-        self.close_stream_to(id);
+        let process = self.close_stream_to(id);
         let actor = self.actors.get(id);
         actor.stream = Stream::Awaited;
         actor.paused = false;
@@ -187,20 +187,26 @@ impl<I: Io> Client<I> {
             self.signals.timer_moved = true;
         }
         let failure = said.failure.unwrap_or_default();
-        self.lose_calls(id, (!said.began_nothing).then_some(&failure), said.was_drained);
+        self.lose_calls(id, (!said.began_nothing).then_some((&failure, process)), said.was_drained);
         self.let_go_when_done(id);
         self.signals.changed = true;
     }
 
-    /// What was under way fails, or goes back to the front of the queue where it has retries left or never ran.
-    fn lose_calls(&mut self, id: ActorId, failure: Option<&Failure>, was_drained: bool) {
+    /// What was under way fails, or goes back to the front of the queue where it has retries left or never ran. `failure`
+    /// is of the process that had it.
+    fn lose_calls(&mut self, id: ActorId, failure: Option<(&Failure, Option<WorkerId>)>, was_drained: bool) {
         for task in self.take_under_way(id).into_iter().rev() {
-            match failure {
-                _ if self.end_if_cancelled(task) => {}
-                Some(_) if was_drained && self.repeat_uncounted(task) => self.actors.get(id).queue.push_front(task),
-                Some(failure) if !self.spend_retry(task) => self.fail_task(task, failure),
-                _ => self.actors.get(id).queue.push_front(task),
+            if self.end_if_cancelled(task) {
+                continue;
             }
+            if let Some((failure, worker)) = failure {
+                if !(was_drained && self.repeat_uncounted(task)) && !self.spend_retry(task) {
+                    self.fail_task_of(worker, task, failure);
+                    continue;
+                }
+                self.note_lost_attempt(worker, task, failure);
+            }
+            self.actors.get(id).queue.push_front(task);
         }
     }
 
@@ -221,32 +227,36 @@ impl<I: Io> Client<I> {
         }
     }
 
-    /// The actor's process is dead: what it had said is read, and the stream to it closed.
-    fn close_stream_to(&mut self, id: ActorId) {
+    /// The actor's process is dead: what it had said is read, and the stream to it closed. Returns that process.
+    fn close_stream_to(&mut self, id: ActorId) -> Option<WorkerId> {
         if let Stream::Open(token, _) = self.actors.get(id).stream {
             self.hear_last_words(token);
             self.close_stream(token);
         }
-        if let Some(process) = self.actors.get(id).process.take() {
-            self.giver_is_over(&process);
+        let process = self.actors.get(id).process.take();
+        if let Some(process) = &process {
+            self.giver_is_over(process);
         }
+        process
     }
 
     pub(crate) fn actor_died(&mut self, died: ActorDied) {
         let id = died.actor;
         let failure = died.failure.unwrap_or_else(|| FailureCode::ActorDied.because("the actor is dead"));
-        self.close_stream_to(id);
+        let process = self.close_stream_to(id);
         self.actors.set_unavailable(id, None);
         self.forget_creation(id);
         let actor = self.actors.get(id);
         actor.stream = Stream::Dead(failure.clone());
         actor.creates.clear();
         let arguments = std::mem::take(&mut actor.arguments);
-        let mut lost = self.take_under_way(id);
+        for task in self.take_under_way(id) {
+            self.fail_task_of(process, task, &failure);
+        }
         let actor = self.actors.get(id);
-        lost.extend(actor.queue.drain(..));
-        lost.extend(actor.unready.drain());
-        for task in lost {
+        let mut waiting: Vec<TaskId> = actor.queue.drain(..).collect();
+        waiting.extend(actor.unready.drain());
+        for task in waiting {
             self.fail_task(task, &failure);
         }
         for object in arguments {

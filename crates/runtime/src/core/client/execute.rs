@@ -14,8 +14,8 @@ use crate::core::objects::is_error;
 use oxiray_ids::{ObjectId, TaskId, WorkerId};
 use oxiray_wire::ReplyFrame;
 use oxiray_wire::message::{
-    ActorFailed, ActorLeaving, ActorReady, ArgumentLost, CallerToWorker, Lingers, LostArgument, Reply, Retried,
-    Returned, Value,
+    ActorCreate, ActorFailed, ActorLeaving, ActorReady, ArgumentLost, CallerToWorker, Lingers, LostArgument, Reply,
+    Retried, Returned, Value,
 };
 use std::time::Duration;
 
@@ -177,17 +177,26 @@ impl<I: Io> Client<I> {
         self.io.send_now(DAEMON, &Lingers {});
     }
 
-    /// The actor's constructor returned; `borrowed` are the references that its arguments brought.
-    pub fn actor_ready(&mut self, borrowed: &[ObjectId]) {
+    /// The constructor of the actor that this process is begins.
+    pub fn constructor_begins(&mut self, create: &ActorCreate) {
+        self.log.constructor_begins(create, self.now);
+    }
+
+    /// The actor's constructor returned; `borrowed` are the references that its arguments brought, and `repr_name` is how the
+    /// actor names itself, empty where it goes by its class.
+    pub fn actor_ready(&mut self, borrowed: &[ObjectId], repr_name: String) {
         // The daemon holds the arguments for the actor until it hears that it is ready.
         let kept = self.objects.keep(borrowed);
         let me = self.identity.worker;
         self.hold_for(&kept, &me);
-        self.io.send_now(DAEMON, &ActorReady {});
+        self.signals.timer_moved |= self.log.constructor_ends(self.now, None);
+        let environment = self.log.environment.clone();
+        self.io.send_now(DAEMON, &ActorReady { repr_name, environment });
     }
 
     /// The actor's constructor failed with this error.
     pub fn actor_failed(&mut self, error: Value) {
+        self.signals.timer_moved |= self.log.constructor_ends(self.now, Some(&error));
         self.io.send_now(DAEMON, &ActorFailed { error: Some(error) });
     }
 

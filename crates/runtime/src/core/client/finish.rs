@@ -5,6 +5,7 @@ use crate::core::client::Client;
 use crate::core::client::regaining::Yielded;
 use crate::core::io::Io;
 use crate::core::objects::failed;
+use crate::core::task_log::Lost;
 use oxiray_ids::{TaskId, WorkerId};
 use oxiray_wire::message::{Content, Failure, FailureCode, Reply, Value};
 
@@ -94,11 +95,29 @@ impl<I: Io> Client<I> {
         self.finish_with(id, &failed(failure.clone()));
     }
 
+    /// The same of a task that its worker had.
+    pub(crate) fn fail_task_of(&mut self, worker: Option<WorkerId>, id: TaskId, failure: &Failure) {
+        self.finish_of(worker, id, &failed(failure.clone()));
+    }
+
     pub(crate) fn finish_with(&mut self, id: TaskId, value: &Value) {
+        self.finish_of(None, id, value);
+    }
+
+    /// An attempt of the task was lost with its worker, and another follows.
+    pub(crate) fn note_lost_attempt(&mut self, worker: Option<WorkerId>, id: TaskId, failure: &Failure) {
+        let Some(task) = self.calls.tasks.get(&id) else { return };
+        let value = failed(failure.clone());
+        let lost = Lost { attempt: task.attempt - 1, value: &value, needs: self.leases.needs_of(task), worker };
+        self.signals.timer_moved |= self.log.failed(id, task, lost, self.now);
+    }
+
+    fn finish_of(&mut self, worker: Option<WorkerId>, id: TaskId, value: &Value) {
         let items = self.items_of(id);
         self.stream_failed(id, value);
         let results = self.calls.tasks.get(&id).map_or(0, |task| {
-            self.signals.timer_moved |= self.log.failed(id, task, value, self.now, self.leases.needs_of(task));
+            let lost = Lost { attempt: task.attempt, value, needs: self.leases.needs_of(task), worker };
+            self.signals.timer_moved |= self.log.failed(id, task, lost, self.now);
             task.work.results
         });
         for index in 1..=results {

@@ -136,15 +136,20 @@ impl<I: Io> Client<I> {
             }
             self.requeue(lease.queue, task);
         }
+        let worker = Some(lease.worker);
         if let (Some(task), Some(failure)) = (running, &ended.failure) {
-            self.fail_task(task, failure);
+            self.fail_task_of(worker, task, failure);
         } else if let Some(task) = running
             && !self.end_if_cancelled(task)
-            && !self.goes_on(task, ended)
         {
             let (name, attempts) =
                 self.calls.tasks.get(&task).map_or((String::new(), 1), |task| (task.work.title(), task.attempt + 1));
-            self.fail_task(task, &lost_with(ended, &name, attempts));
+            if self.goes_on(task, ended) {
+                self.note_lost_attempt(worker, task, &lost_with(ended, &name, attempts, "and another follows"));
+            } else {
+                let failure = lost_with(ended, &name, attempts, "the last that max_retries allows");
+                self.fail_task_of(worker, task, &failure);
+            }
         }
         self.pump(lease.queue);
     }
@@ -209,10 +214,10 @@ impl<I: Io> Client<I> {
     }
 }
 
-/// What a task ends with whose worker ended, and that is not run again.
-fn lost_with(ended: &LeaseEnded, name: &str, attempts: u32) -> Failure {
+/// What an attempt of a task ends with whose worker ended.
+fn lost_with(ended: &LeaseEnded, name: &str, attempts: u32, what_follows: &str) -> Failure {
     let LeaseEnded { text, node_died, .. } = ended;
-    let which = format!("This was attempt {attempts}, the last that max_retries allows");
+    let which = format!("This was attempt {attempts}, {what_follows}");
     let (code, text) = match ended.out_of_memory {
         OutOfMemory::None if *node_died => (FailureCode::NodeDied, died(name, text, &which)),
         OutOfMemory::None if ended.is_device_failure => (FailureCode::DeviceFailed, died(name, text, &which)),

@@ -5,9 +5,9 @@
 
 use crate::core::client::Client;
 use crate::core::io::{DAEMON, Io};
-use oxiray_ids::{ObjectId, TaskId};
+use oxiray_ids::{ObjectId, TaskId, WorkerId};
 use oxiray_wire::message::{Content, ObjectLog, ObjectRecord, ObjectUse, TaskStage, Value};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 /// How many objects a process tells of.
 const RECORDS_MAX: usize = 10_000;
@@ -77,7 +77,13 @@ impl<I: Io> Client<I> {
         }
     }
 
-    fn stage_of(&self, id: ObjectId, owned: bool, value: Option<&Value>, sent: &FxHashSet<TaskId>) -> (TaskStage, u32) {
+    fn stage_of(
+        &self,
+        id: ObjectId,
+        owned: bool,
+        value: Option<&Value>,
+        sent: &FxHashMap<TaskId, WorkerId>,
+    ) -> (TaskStage, u32) {
         if !owned {
             return (TaskStage::Unknown, 0);
         }

@@ -82,6 +82,7 @@ impl<I: Io> Client<I> {
             attempt,
             called_us,
             ready_us: called_us,
+            sent_us: 0,
             suspect: false,
             sent: 0,
             cancelled: false,
@@ -230,6 +231,7 @@ impl<I: Io> Client<I> {
         let sent_us = self.log.microseconds(self.now);
         let task = self.calls.tasks.get_mut(&id).expect("SUBMIT-1");
         task.yields_again = false;
+        task.sent_us = sent_us;
         task.work.arguments.references = given;
         let work = &task.work;
         let call = CallFrame {

@@ -3,9 +3,9 @@
 use crate::core::calls::{Target, Task};
 use crate::core::client::Client;
 use crate::core::io::{DAEMON, Io};
-use oxiray_ids::TaskId;
+use oxiray_ids::{TaskId, WorkerId};
 use oxiray_wire::message::{TaskLog as Told, TaskRecord, TaskStage};
-use rustc_hash::FxHashSet;
+use rustc_hash::FxHashMap;
 
 /// How many calls a process tells of that have not ended.
 const OPEN_MAX: usize = 10_000;
@@ -24,8 +24,9 @@ impl<I: Io> Client<I> {
                 label: task.work.label.clone(),
                 stage,
                 resources: self.leases.needs_of(task),
-                origin: Some(task.origin(None)),
+                origin: Some(task.origin((stage == TaskStage::Sent).then_some(task.sent_us))),
                 group: self.leases.group_of(task),
+                sent_to: sent.get(id).copied().or_else(|| self.actor_of(task, stage)),
                 ..TaskRecord::default()
             }
         }));
@@ -38,15 +39,22 @@ impl<I: Io> Client<I> {
         self.log.environment = environment;
     }
 
-    /// The calls of functions that are under way with some worker.
-    pub(crate) fn sent(&self) -> FxHashSet<TaskId> {
-        self.leases.granted.values().flat_map(|lease| lease.under_way.iter().copied()).collect()
+    /// The calls of functions that are under way, each with its worker.
+    pub(crate) fn sent(&self) -> FxHashMap<TaskId, WorkerId> {
+        let leases = self.leases.granted.values();
+        leases.flat_map(|lease| lease.under_way.iter().map(|task| (*task, lease.worker))).collect()
+    }
+
+    /// The process of the actor that has this call.
+    fn actor_of(&self, task: &Task, stage: TaskStage) -> Option<WorkerId> {
+        let Target::Actor(actor) = task.target else { return None };
+        self.actors.process_of(actor).filter(|_| stage == TaskStage::Sent)
     }
 
     /// How far a call is that has not ended; `sent` as [`State::sent`] says.
-    pub(crate) fn stage(id: &TaskId, task: &Task, sent: &FxHashSet<TaskId>) -> TaskStage {
+    pub(crate) fn stage(id: &TaskId, task: &Task, sent: &FxHashMap<TaskId, WorkerId>) -> TaskStage {
         let is_sent = match task.target {
-            Target::Class(_) => sent.contains(id),
+            Target::Class(_) => sent.contains_key(id),
             Target::Actor(_) => task.sent > 0,
         };
         match task.waiting_for {
