@@ -86,6 +86,10 @@ class EventLoops:
         """Runs a call of the group; `completion` is told how it ended. Called from another thread."""
         self._loops[group].submit(_Call(target, args, kwargs, completion, identity))
 
+    def loops(self) -> list[asyncio.AbstractEventLoop]:
+        """The loops themselves."""
+        return [loop._loop for loop in self._loops.values()]
+
     def cancel(self, task: str) -> None:
         """Cancels the call of this task, where it is under way. Called from another thread."""
         for loop in self._loops.values():

@@ -25,7 +25,6 @@ PYTHON_COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
         ),
     ),
     "ray": ("oxiray._libraries.command:main", ("--as", "--from", "--output", "--untested")),
-    "stack": ("oxiray._commands:stack", ("--address",)),
     "timeline": ("oxiray._commands:timeline", ("--address", "--filename")),
 }
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -150,26 +148,3 @@ def _print_log(given: argparse.Namespace) -> int:
         sys.stdout.write(piece)
         sys.stdout.flush()
     return 0
-
-
-def stack(arguments: list[str]) -> int:
-    """Prints the stacks of the workers on this machine, by py-spy; the status is 1 where that is missing or a stack cannot be read."""
-    from oxiray import get_runtime_context
-    from oxiray.util.state import list_workers
-
-    given = _parser("stack", "Prints the stacks of this machine's workers, which py-spy reads.").parse_args(arguments)
-    program = shutil.which("py-spy")
-    if program is None:
-        print("error: py-spy, which reads stacks, is not in PATH: `pip install py-spy`", file=sys.stderr)
-        return 1
-    with _connected(given.address):
-        here = [("node_id", "=", get_runtime_context().get_node_id()), ("worker_type", "=", "WORKER")]
-        workers = [worker for worker in list_workers(filters=here) if worker.is_alive]
-    status = 0
-    for worker in workers:
-        print(f"Stack dump for worker {worker.worker_id}, process {worker.pid}", flush=True)
-        # A worker may end before its stack is read.
-        done = subprocess.run([program, "dump", "--pid", str(worker.pid)], check=False)
-        status = status or min(done.returncode, 1)
-        print()
-    return status

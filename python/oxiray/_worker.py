@@ -51,6 +51,7 @@ def prepare() -> None:
         # A worker says what is wrong with them.
         _switches.read()
     import oxiray._sites
+    import oxiray._stacks
     import oxiray.util.accelerators  # noqa: F401
 
 
@@ -252,6 +253,11 @@ def construct(body: bytes, args: tuple[Any, ...], kwargs: dict[str, Any], traits
         initialize()
     _is_made = True
     return actor, None if actor_class.__repr__ is object.__repr__ else _own_name()
+
+
+def event_loops() -> list[Any]:
+    """The loops that run the calls of an actor with async methods."""
+    return [] if _event_loops is None else _event_loops.loops()
 
 
 def _own_name() -> str | None:

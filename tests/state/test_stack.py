@@ -1,40 +1,220 @@
-"""`oxiray stack`: the stacks of a machine's workers, with a stand-in for py-spy that says which process it was asked about."""
+"""`oxiray stack`: where threads and asyncio tasks are, of processes that hold the interpreter, too."""
 
 from __future__ import annotations
 
+import asyncio
+import ctypes
+import json
 import os
-import subprocess
-import sys
+import signal
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pytest
 import ray
+from ray.cluster_utils import Cluster
+from ray.util import state
 
-COMMAND = str(Path(sys.executable).parent / "oxiray")
+from commands import run
+from watching import wait_until
+
+#: PR_SET_DUMPABLE.
+_SET_DUMPABLE = 4
 
 
-def stack(address: str, path: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PATH": path}
-    words = [sys.executable, COMMAND, "stack", f"--address={address}"]
-    return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
+@ray.remote
+class Sleeper:
+    """Waits in a place that its stack names."""
+
+    def pid(self) -> int:
+        return os.getpid()
+
+    def be_closed(self) -> int:
+        assert ctypes.CDLL(None).prctl(_SET_DUMPABLE, 0, 0, 0, 0) == 0
+        return os.getpid()
+
+    def waits_here(self, marker: str) -> None:
+        while not Path(marker).exists():
+            time.sleep(0.01)
+
+    def waits_in_native_code(self, marker: str, seconds: int) -> None:
+        Path(marker).touch()
+        # Called without giving the interpreter up, as an extension does that computes.
+        ctypes.PyDLL(None).sleep(seconds)
+
+    def waits_in_a_thread(self, marker: str) -> None:
+        thread = threading.Thread(target=self.waits_here, args=(marker,), name="beside")
+        thread.start()
+        thread.join()
 
 
-def test_the_stack_of_each_worker_is_printed(tmp_path: Path) -> None:
-    program = tmp_path / "py-spy"
-    program.write_text('#!/bin/sh\necho "asked to $1 $2 $3"\n')
-    program.chmod(0o755)
+@ray.remote
+class Async:
+    async def pid(self) -> int:
+        return os.getpid()
+
+    async def waits_for_event(self) -> None:
+        await self.inner()
+
+    async def inner(self) -> None:
+        await asyncio.Event().wait()
+
+
+@ray.remote
+def task_that_waits(marker: str) -> None:
+    while not Path(marker).exists():
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def go(tmp_path: Path) -> Iterator[Path]:
+    """A file that does not exist until the test is over, which calls wait for."""
+    yield tmp_path / "go"
+    (tmp_path / "go").touch()
+
+
+def stacks(address: str, *target: str) -> list[dict[str, Any]]:
+    return list(json.loads(run("stack", *target, "--json", f"--address={address}")))
+
+
+def functions(process: dict[str, Any], name: str = "MainThread") -> list[str]:
+    (stack,) = [stack for stack in process["stacks"] if stack["name"] == name]
+    return [frame["function"] for frame in stack["frames"]]
+
+
+def address_of(cluster: ray.RayContext) -> str:
+    return str(cluster.address_info["address"])
+
+
+def test_threads_of_an_actor_by_its_identifier_and_by_its_process(cluster: ray.RayContext, go: Path) -> None:
+    address = address_of(cluster)
+    actor = Sleeper.remote()
+    pid = ray.get(actor.pid.remote())
+    actor.waits_in_a_thread.remote(str(go))
+
+    def beside() -> list[str]:
+        (told,) = stacks(address, actor._actor_id.hex()[:12])
+        assert (told["pid"], told["note"], told["actor_id"], told["name"]) == (pid, "", actor._actor_id.hex(), "Sleeper")
+        return functions(told, "beside") if any(stack["name"] == "beside" for stack in told["stacks"]) else []
+
+    wait_until(lambda: "waits_here" in beside())
+    (told,) = stacks(address, str(pid))
+    called = [frame for stack in told["stacks"] for frame in stack["frames"] if frame["function"] == "waits_here"]
+    assert [(frame["file"], frame["line"] > 0) for frame in called] == [(__file__, True)]
+    assert "waits_in_a_thread" in functions(told)
+    text = run("stack", str(pid), f"--address={address}")
+    assert f"`Sleeper` beside\n    waits_here ({__file__}:" in text, text
+
+
+def test_native_code_that_holds_the_interpreter(cluster: ray.RayContext, tmp_path: Path) -> None:
+    actor = Sleeper.remote()
+    ray.get(actor.pid.remote())
+    marker = tmp_path / "begun"
+    call = actor.waits_in_native_code.remote(str(marker), 5)
+    wait_until(marker.exists)
+    (told,) = stacks(address_of(cluster), actor._actor_id.hex())
+    assert functions(told)[0] == "waits_in_native_code"
+    assert "native code holds the interpreter" in told["note"]
+    assert not ray.wait([call], timeout=0)[0], "it was asked meanwhile"
+    # Nothing was interrupted, and who waited for the interpreter does not stand in the way.
+    assert ray.get(call) is None
+    assert stacks(address_of(cluster), actor._actor_id.hex())[0]["note"] == ""
+
+
+def test_asyncio_tasks_tell_what_they_wait_for(cluster: ray.RayContext) -> None:
+    actor = Async.remote()
+    ray.get(actor.pid.remote())
+    calls = [actor.waits_for_event.remote() for _ in range(2)]
+
+    def waiting() -> list[list[str]]:
+        (told,) = stacks(address_of(cluster), actor._actor_id.hex())
+        tasks = [stack for stack in told["stacks"] if stack["is_task"]]
+        named = [[frame["function"] for frame in stack["frames"]] for stack in tasks]
+        return [names for names in named if "waits_for_event" in names]
+
+    wait_until(lambda: len(waiting()) == 2)
+    assert all(names[:3] == ["wait", "inner", "waits_for_event"] for names in waiting())
+    assert "2 asyncio tasks in wait (" in run("stack", actor._actor_id.hex(), f"--address={address_of(cluster)}")
+    del calls
+    ray.kill(actor)
+
+
+def test_a_task_that_runs_and_one_that_does_not(cluster: ray.RayContext, go: Path) -> None:
+    address = address_of(cluster)
+    running = task_that_waits.remote(str(go))
+    wait_until(lambda: [row.state for row in state.list_tasks(filters=[("name", "=", "task_that_waits")])] == ["RUNNING"])
+    (told,) = stacks(address, running.task_id().hex())
+    assert "task_that_waits" in functions(told)
+    go.touch()
+    ray.get(running)
+    error = run("stack", running.task_id().hex(), f"--address={address}", check=False)
+    assert "is FINISHED: no process runs it now" in error
+    assert "no process of the cluster's is there that `4194303` names" in run("stack", "4194303", f"--address={address}", check=False)
+
+
+def test_the_driver_and_processes_that_do_not_answer_are_there(cluster: ray.RayContext) -> None:
+    actor = Sleeper.remote()
+    pid = ray.get(actor.pid.remote())
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        told = {row["pid"]: row for row in stacks(address_of(cluster))}
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert told[os.getpid()]["worker_type"] == "DRIVER"
+    assert "test_the_driver_and_processes_that_do_not_answer_are_there" in functions(told[os.getpid()])
+    assert told[pid]["stacks"] == [] and "did not answer" in told[pid]["note"]
+
+
+def test_a_program_that_has_the_signal_or_has_closed_the_file(cluster: ray.RayContext, tmp_path: Path) -> None:
+    @ray.remote(max_calls=1)
+    def spoils(marker: str, what: str) -> None:
+        number = signal.SIGRTMIN + 20
+        if what == "signal":
+            signal.signal(number, lambda *_: None)
+        else:
+            # One that was closed meanwhile leads nowhere.
+            opened = {int(number): os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")}
+            (file,) = [number for number, target in opened.items() if "oxiray stacks" in target]
+            with open(marker + ".other", "w") as other:
+                os.dup2(other.fileno(), file)
+        Path(marker).touch()
+        ctypes.PyDLL(None).sleep(4)
+
+    for what, why in (("signal", "the program handles signal"), ("file", "has closed the file")):
+        marker = tmp_path / what
+        call = spoils.remote(str(marker), what)
+        wait_until(marker.exists)
+        (told,) = stacks(address_of(cluster), call.task_id().hex())
+        assert told["stacks"] == [] and why in told["note"], told
+        ray.get(call)
+    assert (tmp_path / "file.other").read_text() == "", "nothing was written to the program's own file"
+
+
+def test_a_process_that_nobody_may_trace(cluster: ray.RayContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    actor = Sleeper.remote()
+    pid = ray.get(actor.be_closed.remote())
+    # Not even this process, which has its user, may look into it now, but for root; and there is no other program to help.
+    monkeypatch.setenv("PATH", "/nothing")
+    assert f"pid {pid} on " in run("stack", str(pid), f"--address={address_of(cluster)}")
+
+
+def test_processes_of_every_machine_and_those_of_one(go: Path) -> None:
     ray.shutdown()
-    context = ray.init(num_cpus=1)
-
-    @ray.remote
-    class Worker:
-        def pid(self) -> int:
-            return os.getpid()
-
-    worker = Worker.remote()
-    pid = ray.get(worker.pid.remote())
-    done = stack(context.address_info["address"], f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    assert f"asked to dump --pid {pid}\n" in done.stdout, done.stderr
-    assert done.returncode == 0
-    missing = stack(context.address_info["address"], str(tmp_path / "nothing"))
-    assert (missing.returncode, "pip install py-spy" in missing.stderr) == (1, True)
-    ray.shutdown()
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    try:
+        other = cluster.add_node(num_cpus=1, resources={"other": 1})
+        ray.init(address=cluster.address)
+        actor = Sleeper.options(resources={"other": 1}, num_cpus=0).remote()
+        pid = ray.get(actor.pid.remote())
+        actor.waits_here.remote(str(go))
+        wait_until(lambda: "waits_here" in functions(stacks(cluster.address, actor._actor_id.hex())[0]))
+        (told,) = stacks(cluster.address, str(pid))
+        assert told["node_id"] == other.node_id
+        assert {pid, os.getpid()} <= {row["pid"] for row in stacks(cluster.address, "--all")}
+        assert pid not in {row["pid"] for row in stacks(cluster.address)}
+    finally:
+        ray.shutdown()
+        cluster.shutdown()

@@ -39,6 +39,8 @@ pub(crate) enum Order {
     Get(GetOptions),
     /// Explains why a task, an actor or a placement group waits: for each node, the first rule that it fails.
     Explain(ExplainOptions),
+    /// Shows where the threads and asyncio tasks of programs are, those in the same place together.
+    Stack(StackOptions),
     /// Drains a node: nothing new is placed there, and it ends when nothing is left on it, or at the deadline.
     #[command(visible_alias = "drain-node")]
     Drain(DrainOptions),
@@ -410,6 +412,22 @@ pub(crate) struct ExplainOptions {
     #[arg(long)]
     pub(crate) address: Option<String>,
     /// Prints all that is known as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StackOptions {
+    /// The number of a process, or the identifier of a task, an actor or a worker, or the beginning of one; every worker and
+    /// driver of this machine where it is left out.
+    pub(crate) target: Option<String>,
+    /// Every worker and driver of the cluster.
+    #[arg(long, conflicts_with = "target")]
+    pub(crate) all: bool,
+    /// The cluster's address; the current one where it is left out.
+    #[arg(long)]
+    pub(crate) address: Option<String>,
+    /// Prints each process's stacks as JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }

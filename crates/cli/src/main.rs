@@ -21,6 +21,7 @@ mod python_commands;
 mod ray_commands;
 mod ray_status;
 mod show;
+mod stack;
 mod start;
 mod status;
 mod stop;
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
         Order::List(options) => list::run(&options),
         Order::Get(options) => list::get(&options),
         Order::Explain(options) => explain::run(&options),
+        Order::Stack(options) => stack::run(&options),
         Order::Drain(options) => drain::run(&options),
         Order::Device(options) => device::run(&options),
         Order::DeviceCheck => {

@@ -7,7 +7,6 @@ const COMMANDS: &[(&str, &str)] = &[
     ("kill-actor", "Ends a named actor"),
     ("logs", "Prints logs of an actor, a job, a task or a worker, or a file"),
     ("ray", "Makes a distribution `ray` for pip, with Ray's own libraries"),
-    ("stack", "Prints the stacks of this machine's workers, which py-spy reads"),
     ("timeline", "Writes what ran when, for a viewer of Chrome's traces"),
 ];
 

@@ -30,8 +30,8 @@ const ADVICE: &[(&[&str], &str)] = &[
     ),
     (&["timeline"], "call `ray.timeline(\"timeline.json\")` in a program that is connected to the cluster"),
     (
-        &["stack", "debug"],
-        "use py-spy on the process: `oxiray list workers` names process ids, and `oxiray list tasks --detail` what they run",
+        &["debug"],
+        "`oxiray stack` shows where a process is: of a task, an actor, or a process id that `oxiray list workers` names",
     ),
     (
         &["kill-actor", "kill-random-node"],

@@ -11,7 +11,7 @@ mod making;
 
 pub(crate) use making::{ActorTable, Making};
 use oxiray_ids::{ActorId, JobId, ObjectId, WorkerId};
-use oxiray_wire::message::ActorReady;
+use oxiray_wire::message::{ActorReady, CallOrigin};
 use oxiray_wire::state::ActorPhase;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -84,6 +84,8 @@ pub(crate) struct Actor<C> {
     pub is_unreferenced: bool,
     /// How many of its restarts are not counted: its node was emptied, or it was preempted.
     pub moves: u32,
+    /// By which task it was made, and when by the head's clock; when it was last sent to be made.
+    pub origin: CallOrigin,
     /// What its process said of itself when its constructor had returned.
     pub said: ActorReady,
     interested: BTreeSet<WorkerId>,
@@ -92,8 +94,8 @@ pub(crate) struct Actor<C> {
 impl<C> Actor<C> {
     /// An actor that nobody is connected to.
     pub(crate) fn new(description: Description, state: ActorState<C>, restarts: u32, is_unreferenced: bool) -> Self {
-        let (said, interested) = (ActorReady::default(), BTreeSet::new());
-        Self { description, state, restarts, failed_starts: 0, moves: 0, said, is_unreferenced, interested }
+        let (said, origin, interested) = (ActorReady::default(), CallOrigin::default(), BTreeSet::new());
+        Self { description, state, restarts, failed_starts: 0, moves: 0, origin, said, is_unreferenced, interested }
     }
 
     /// Its process, where it has one.
@@ -216,6 +218,7 @@ impl<C: Clone> Actors<C> {
             restarts: 0,
             moves: 0,
             failed_starts: 0,
+            origin: CallOrigin::default(),
             said: ActorReady::default(),
             is_unreferenced: false,
             interested: [creator].into(),
@@ -280,6 +283,11 @@ impl<C: Clone> Actors<C> {
         self.moves.push((id, ActorPhase::Alive));
         actor.failed_starts = 0;
         if took_calls { Vec::new() } else { actor.interested.iter().copied().collect() }
+    }
+
+    /// By whom and when it was made, to be written down.
+    pub(crate) fn origin_of(&mut self, id: ActorId) -> Option<&mut CallOrigin> {
+        self.by_id.get_mut(&id).map(|actor| &mut actor.origin)
     }
 
     /// What the actor's process says of itself.

@@ -5,7 +5,7 @@
 
 use oxiray_ids::WorkerId;
 use oxiray_machine::Key;
-use oxiray_wire::message::{ObjectLog, StateQuery, TaskLog, TaskRecord};
+use oxiray_wire::message::{ObjectLog, Stack, StateQuery, TaskLog, TaskRecord};
 use prost::Message as _;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -41,6 +41,14 @@ pub(crate) struct ObjectReport {
     pub(crate) log: ObjectLog,
 }
 
+/// Where the threads of one process are.
+#[derive(Debug)]
+pub(crate) struct StacksHeard {
+    pub(crate) by: Key,
+    pub(crate) stacks: Vec<Stack>,
+    pub(crate) note: String,
+}
+
 /// A question, who has not answered it yet, and what the others said.
 #[derive(Debug)]
 pub(crate) struct Question {
@@ -56,6 +64,7 @@ pub(crate) struct Question {
 pub(crate) struct Heard {
     pub(crate) calls: Vec<CallReport>,
     pub(crate) objects: Vec<ObjectReport>,
+    pub(crate) stacks: Vec<StacksHeard>,
 }
 
 /// Calls that one process told of, as they lie on the wire: a fifth of what they take as records.

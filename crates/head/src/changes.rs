@@ -140,7 +140,7 @@ fn push(tables: &mut Tables, kind: StateKind, body: Bytes) {
         StateKind::PlacementGroups => tables.placement_groups.push(GroupRow::decode(body).expect(OURS)),
         StateKind::RuntimeEnvs => tables.runtime_envs.push(EnvironmentRow::decode(body).expect(OURS)),
         StateKind::Workers => tables.workers.push(WorkerRow::decode(body).expect(OURS)),
-        StateKind::Tasks | StateKind::Timeline | StateKind::Objects | StateKind::Explain => {
+        StateKind::Tasks | StateKind::Timeline | StateKind::Objects | StateKind::Explain | StateKind::Stacks => {
             unreachable!("only rows of {FOLLOWED:?} are set")
         }
     }

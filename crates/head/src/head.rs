@@ -12,7 +12,7 @@
 //! | `audit` | what must hold between any two events, for tests and simulations |
 //! | `restore`, `journal`, `records` | how the next head goes on, what is held back until it is written down, and what rows hold |
 //! | `census`, `follow`, `growth`, `metrics`, `report`, `holdings` | what people and programs are told that ask |
-//! | `rows`, `object_rows`, `nodes`, `group_report` | the lists in that |
+//! | `rows`, `object_rows`, `nodes`, `group_report`, `stacks` | the lists in that |
 //! | `proxied_clients`, `resume`, `clients`, `members` | who comes, comes back, and is gone: drivers, and machines with all they had |
 //! | `waiting`, `placing`, `orders` | whoever waits is served, on some machine, which is ordered to have a worker |
 //! | `explain` | why somebody waits |
@@ -73,6 +73,7 @@ mod resumption_end;
 mod rows;
 mod searches;
 mod shortage;
+mod stacks;
 mod submissions;
 mod termination;
 mod validation;

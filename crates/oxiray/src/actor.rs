@@ -10,7 +10,7 @@ use oxiray_client::borrowing;
 use oxiray_ids::ActorId;
 use oxiray_runtime::{ActorWork, Arguments, Routine, Runtime, Streaming, Work, amounts};
 use oxiray_values::{ACTOR, Blob, Common, Decoded, Encoded};
-use oxiray_wire::message::{ActorCreate, CallOrigin, ConcurrencyGroup};
+use oxiray_wire::message::{ActorCreate, ConcurrencyGroup};
 use parking_lot::Mutex;
 use serde::de::{Deserializer, Error as _, Visitor};
 use serde::ser::{Error as _, Serializer};
@@ -238,11 +238,11 @@ pub(crate) fn create_with(
         strategy: options.shared.strategy()?,
         priority: options.shared.priority()?,
         preemptible: options.shared.is_preemptible(),
-        origin: Some(CallOrigin::of(context::current_task())),
         ..ActorCreate::default()
     };
     let told = create.handle.clone();
-    let (actor, answer) = runtime.create_actor(ActorWork { create, named, arguments })?;
+    let (actor, answer) =
+        runtime.create_actor(ActorWork { create, named, arguments, parent: context::current_task() })?;
     let existing = answer.filter(|answer| answer.existed);
     let hold = Hold { runtime: runtime.clone(), actor, keeps: existing.is_none(), routines: Mutex::default() };
     Ok(match existing {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use oxiray_client::{assigned, borrowing};
 use oxiray_ids::ActorId;
 use oxiray_runtime::{ActorPhase, ActorWork, Runtime, amounts};
-use oxiray_wire::message::{ActorCreate, CallOrigin, ConcurrencyGroup};
+use oxiray_wire::message::{ActorCreate, ConcurrencyGroup};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
@@ -141,11 +141,10 @@ fn create_actor<'py>(
         strategy: strategy.map(strategy::from_told).transpose()?,
         priority: urgency.0.unwrap_or_else(assigned::priority),
         preemptible: urgency.1,
-        origin: Some(CallOrigin::of(crate::context::current_task(py))),
         ..ActorCreate::default()
     };
     let implicit = implicit(&arguments);
-    let mut work = Some(ActorWork { create, named, arguments });
+    let mut work = Some(ActorWork { create, named, arguments, parent: crate::context::current_task(py) });
     let made = py.detach(|| runtime.create_actor(work.take().expect("it is made once")));
     if let Some(id) = implicit {
         runtime.release(id);

@@ -1,7 +1,7 @@
 //! A driver joins its daemon, and leaves it.
 
 use crate::environment::AskedEnvironment;
-use crate::{context, process};
+use crate::{context, process, stacks};
 use bytes::Bytes;
 use oxiray_client::driver::NotEntered;
 use oxiray_client::{assigned, daemon, driver};
@@ -97,6 +97,7 @@ fn connect<'py>(
         ..Driver::default()
     };
     py.detach(|| driver::enter(stream, token, driver)).map_err(not_entered)?;
+    stacks::tell(py, &process::required()?);
     context::context(py)
 }
 

@@ -49,6 +49,7 @@ mod python;
 mod raised;
 mod reference;
 mod sites;
+mod stacks;
 mod state;
 mod strategy;
 mod streaming;

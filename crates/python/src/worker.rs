@@ -9,7 +9,7 @@ mod thread;
 use crate::raised::raised;
 use crate::reference::ObjectRef;
 use crate::values_of_call::left;
-use crate::{cancel, common, context, process, python};
+use crate::{cancel, common, context, process, python, stacks};
 use bytes::Bytes;
 use oxiray_client::worker::{Newborn, end, group_flaw};
 use oxiray_client::{Functions, assigned, attend};
@@ -75,6 +75,7 @@ fn serve(py: Python<'_>, descriptor: i32) -> PyResult<i32> {
     let flaw = become_assigned(py, &newborn.assign)?;
     let (runtime, assign) = newborn.begin()?;
     cancel::make_interruptible(py, &runtime)?;
+    stacks::tell(py, &runtime);
     python::begin_worker(py)?.call0()?;
     let worker = SERVING.get_or_init(|| Worker {
         runtime,

@@ -2,7 +2,7 @@
 
 use crate::core::questions::DaemonAnswer;
 use crate::runtime::{Runtime, RuntimeError, unexpected};
-use oxiray_wire::message::{KeyValueAnswer, KeyValueRequest, StateQuery, StateReport};
+use oxiray_wire::message::{KeyValueAnswer, KeyValueRequest, StackReport, StateQuery, StateReport};
 use std::time::Instant;
 
 impl Runtime {
@@ -27,6 +27,17 @@ impl Runtime {
             },
             _ => Err(unexpected()),
         }
+    }
+
+    /// Where the threads of this process are is told by `take` from here on, which is given the number of the question and
+    /// must not wait: [`Runtime::tell_stacks`] answers it.
+    pub fn tell_stacks_by(&self, take: fn(u64)) {
+        self.shared.with(|state| state.io.stacks = Some(take));
+    }
+
+    /// Tells where the threads of this process are.
+    pub fn tell_stacks(&self, told: StackReport) {
+        self.shared.with(|state| state.tell_stacks(told));
     }
 
     /// A worker leaves: what it ran and recorded is told, so that it is not forgotten with it.

@@ -70,6 +70,8 @@ pub struct ActorWork {
     pub named: bool,
     /// The constructor's arguments.
     pub arguments: Arguments,
+    /// The task that makes it; nil for a driver.
+    pub parent: TaskId,
 }
 
 /// The runtime of this process.
@@ -337,8 +339,8 @@ impl Runtime {
 
     /// Makes an actor; it has one handle, for the caller. With a name, waits to hear whether it was free.
     pub fn create_actor(&self, work: ActorWork) -> Result<(ActorId, Option<ActorAnswer>), RuntimeError> {
-        let ActorWork { create, named, arguments } = work;
-        let (id, question) = self.shared.with_time(|state| state.create_actor(create, arguments, named));
+        let ActorWork { create, named, arguments, parent } = work;
+        let (id, question) = self.shared.with(|state| state.create_actor(create, arguments, named, parent));
         if !named {
             return Ok((id, None));
         }

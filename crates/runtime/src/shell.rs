@@ -45,6 +45,8 @@ pub(crate) struct Shell {
     pub(crate) knocker: Option<Interrupter>,
     /// Tells the call that the asking thread runs, where threads know.
     pub(crate) here: Option<fn() -> TaskId>,
+    /// Has the stacks of the program's threads taken, in a thread of its own.
+    pub(crate) stacks: Option<fn(u64)>,
     /// A list that is kept for what is read, since one a turn is felt.
     received: Vec<Received>,
 }
@@ -63,6 +65,7 @@ impl Shell {
             pinned: FxHashMap::default(),
             knocker: None,
             here: None,
+            stacks: None,
             received: Vec::new(),
         }
     }
@@ -128,6 +131,10 @@ impl Io for Shell {
 
     fn retire(&mut self, file: FileId) {
         self.segments.retire(file);
+    }
+
+    fn take_stacks(&mut self, number: u64) -> bool {
+        self.stacks.map(|take| take(number)).is_some()
     }
 
     fn is_mapped(&self, object: ObjectId) -> bool {

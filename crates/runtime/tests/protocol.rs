@@ -240,6 +240,7 @@ fn an_actor_gets_its_calls_in_order_and_its_death_fails_them() {
         create: ActorCreate::default(),
         named: false,
         arguments: Arguments::default(),
+        parent: TaskId::NIL,
     });
     let actor = made.expect("an unnamed actor needs no answer").0;
     let results: Vec<ObjectId> =
@@ -329,7 +330,12 @@ fn threads_that_wait_at_once_all_get_their_values() {
 #[test]
 fn an_actor_id_belongs_to_its_job() {
     let (runtime, _daemon) = started();
-    let work = ActorWork { create: ActorCreate::default(), named: false, arguments: Arguments::default() };
+    let work = ActorWork {
+        create: ActorCreate::default(),
+        named: false,
+        arguments: Arguments::default(),
+        parent: TaskId::NIL,
+    };
     let (actor, _): (ActorId, _) = runtime.create_actor(work).expect("made");
     assert_eq!(actor.job(), runtime.identity().job);
 }
@@ -512,6 +518,7 @@ fn restarting(runtime: &Runtime, daemon: &mut Peer) -> ActorId {
         create: ActorCreate::default(),
         named: false,
         arguments: Arguments::default(),
+        parent: TaskId::NIL,
     });
     let actor = made.expect("an unnamed actor needs no answer").0;
     let first = runtime.call_actor(actor, work("m")).expect("there is no limit").object(1);

@@ -7,7 +7,7 @@ use crate::process::Life;
 use crate::program::{Question, amounts};
 use crate::spec::Spec;
 use crate::world::{ProcessIndex, World};
-use oxiray_ids::ActorId;
+use oxiray_ids::{ActorId, TaskId};
 use oxiray_runtime::DaemonAnswer;
 use oxiray_wire::message::{ActorCreate, ActorLookup, Strategy, StrategyKind};
 use std::collections::btree_map::Entry;
@@ -58,7 +58,8 @@ impl World {
         let arguments = self.work(process, kind_of_call, true).arguments;
         // A name may be taken, and a detached actor must be safe before anybody relies on it.
         let is_asked = detached || !name.is_empty();
-        let (actor, request) = self.with_core(process, |core| core.create_actor(create, arguments, is_asked));
+        let (actor, request) =
+            self.with_core(process, |core| core.create_actor(create, arguments, is_asked, TaskId::NIL));
         if detached {
             self.detached.push(actor);
         }

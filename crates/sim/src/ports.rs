@@ -178,6 +178,10 @@ impl Io for Ports {
 
     fn give_daemon_up(&mut self) {}
 
+    fn take_stacks(&mut self, _: u64) -> bool {
+        false
+    }
+
     fn interrupt(&mut self) {
         self.deeds.push(Deed::Interrupt);
     }

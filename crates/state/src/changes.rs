@@ -57,7 +57,11 @@ impl StateCopy {
                 StateKind::RuntimeEnvs => drop(self.runtime_envs.remove(&gone.key)),
                 StateKind::Workers => drop(self.workers.remove(&gone.key)),
                 // They are not followed.
-                StateKind::Tasks | StateKind::Timeline | StateKind::Objects | StateKind::Explain => {}
+                StateKind::Tasks
+                | StateKind::Timeline
+                | StateKind::Objects
+                | StateKind::Explain
+                | StateKind::Stacks => {}
             }
         }
         let Tables { actors, jobs, nodes, placement_groups, runtime_envs, workers, .. } =

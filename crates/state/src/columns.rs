@@ -3,10 +3,10 @@
 use crate::cell::Cell;
 use bytes::Bytes;
 use oxiray_ids::TaskId;
-use oxiray_wire::message::{ObjectUse, TaskStage};
+use oxiray_wire::message::{ObjectUse, Stack, TaskStage};
 use oxiray_wire::state::{
-    ActorPhase, ActorRow, BundleRow, EnvironmentRow, GroupRow, JobRow, NodeRow, ObjectRow, StateKind, Tables, TaskKind,
-    TaskRow, WorkerDuty, WorkerRow,
+    ActorPhase, ActorRow, ActorSurroundings, BundleRow, EnvironmentRow, GroupRow, JobRow, NodeRow, ObjectRow,
+    ProcessStacks, StateKind, Tables, TaskKind, TaskRow, WorkerDuty, WorkerRow,
 };
 use std::collections::BTreeMap;
 
@@ -66,19 +66,25 @@ const ACTORS: &[Column<ActorRow>] = &[
     column("node_id", Main, |row| row.node_id.map(Cell::text).into()),
     column("pid", Main, |row| row.pid.unwrap_or(0).into()),
     column("ray_namespace", Main, |row| (&row.namespace).into()),
-    column("serialized_runtime_env", Deep, |row| Some(&row.environment).filter(|text| !text.is_empty()).into()),
+    column("serialized_runtime_env", Deep, |row| {
+        around(row).map(|around| &around.environment).filter(|text| !text.is_empty()).into()
+    }),
     column("required_resources", Deep, |row| row.resources.as_ref().into()),
     column("death_cause", Deep, death_cause),
     column("is_detached", Deep, |row| row.detached.into()),
-    column("placement_group_id", Detail, |row| row.group.map(Cell::text).into()),
-    column("repr_name", Detail, |row| (&row.repr_name).into()),
+    column("placement_group_id", Detail, |row| around(row).and_then(|around| around.group).map(Cell::text).into()),
+    column("repr_name", Detail, |row| around(row).map(|around| &around.repr_name).into()),
     column("num_restarts", Deep, |row| row.restarts.into()),
     unrecorded("num_restarts_due_to_lineage_reconstruction", Deep),
-    column("num_restarts_due_to_node_preemption", Deep, |row| row.moves.into()),
+    column("num_restarts_due_to_node_preemption", Deep, |row| around(row).map(|around| around.moves).into()),
     unrecorded("call_site", Deep),
     unrecorded("label_selector", Deep),
     unrecorded("fallback_strategy", Deep),
 ];
+
+fn around(row: &ActorRow) -> Option<&ActorSurroundings> {
+    row.surroundings.as_ref()
+}
 
 const TASKS: &[Column<TaskRow>] = &[
     column("task_id", Main, |row| Cell::text(row.task_id)),
@@ -219,6 +225,27 @@ const RUNTIME_ENVS: &[Column<EnvironmentRow>] = &[
     unrecorded("error", Detail),
 ];
 
+const STACKS: &[Column<ProcessStacks>] = &[
+    column("worker_id", Main, |row| Cell::text(row.worker_id)),
+    column("pid", Main, |row| row.pid.into()),
+    column("worker_type", Main, |row| if row.is_driver { "DRIVER" } else { "WORKER" }.into()),
+    column("name", Main, |row| (&row.name).into()),
+    column("job_id", Main, |row| row.job_id.map(Cell::text).into()),
+    column("actor_id", Main, |row| row.actor_id.map(Cell::text).into()),
+    column("node_id", Main, |row| row.node.map(Cell::text).into()),
+    column("ip", Main, |row| (&row.ip).into()),
+    column("note", Shown, |row| (&row.note).into()),
+    column("stacks", Shown, |row| row.stacks.iter().map(stack).collect()),
+];
+
+/// Where a thread is, the innermost call first.
+fn stack(stack: &Stack) -> Cell {
+    let frames = stack.frames.iter().map(|frame| {
+        Cell::map([("function", (&frame.function).into()), ("file", (&frame.file).into()), ("line", frame.line.into())])
+    });
+    Cell::map([("name", (&stack.name).into()), ("is_task", stack.is_task.into()), ("frames", frames.collect())])
+}
+
 /// Each type of rows with its columns, the list that it stands in, and what names it.
 macro_rules! rows {
     ($($row:ty: $columns:ident, $list:ident, |$one:ident| $key:expr;)*) => {$(
@@ -251,6 +278,7 @@ rows! {
     // Several processes may refer to one object, and several environments be in use on one node: see `key_of`.
     ObjectRow: OBJECTS, objects, |row| &key_of([row.object.as_bytes().as_slice(), row.ip.as_bytes(), &row.pid.to_le_bytes()]);
     EnvironmentRow: RUNTIME_ENVS, runtime_envs, |row| &environment_key(row);
+    ProcessStacks: STACKS, stacks, |row| row.worker_id.as_bytes();
 }
 
 impl Row for TaskRow {
@@ -295,6 +323,7 @@ pub fn columns(kind: StateKind, detail: bool) -> Vec<&'static str> {
         StateKind::PlacementGroups => names(PLACEMENT_GROUPS, detail),
         StateKind::Objects => names(OBJECTS, detail),
         StateKind::RuntimeEnvs => names(RUNTIME_ENVS, detail),
+        StateKind::Stacks => names(STACKS, detail),
         StateKind::Explain => Vec::new(),
     }
 }

@@ -95,6 +95,7 @@ pub fn shown(kind: StateKind, detail: bool, tables: &Tables) -> Shown {
         StateKind::PlacementGroups => cells(kind, detail, &tables.placement_groups),
         StateKind::Objects => cells(kind, detail, &tables.objects),
         StateKind::RuntimeEnvs => cells(kind, detail, &tables.runtime_envs),
+        StateKind::Stacks => cells(kind, detail, &tables.stacks),
         StateKind::Explain => Vec::new(),
     };
     Shown { columns: columns(kind, detail), rows }

@@ -3,8 +3,8 @@
 use crate::cell::Cell;
 use crate::columns::{actor_state, state_name, use_name};
 use oxiray_wire::state::{
-    ActorRow, CallCounts, EnvironmentRow, GroupRow, JobRow, NodeRow, ObjectCounts, ObjectRow, StateKind, Summary,
-    TaskKind, TaskRow, WorkerRow,
+    ActorRow, CallCounts, EnvironmentRow, GroupRow, JobRow, NodeRow, ObjectCounts, ObjectRow, ProcessStacks, StateKind,
+    Summary, TaskKind, TaskRow, WorkerRow,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,7 @@ macro_rules! uncounted {
     )*};
 }
 
-uncounted!(NodeRow, WorkerRow, JobRow, GroupRow, EnvironmentRow);
+uncounted!(NodeRow, WorkerRow, JobRow, GroupRow, EnvironmentRow, ProcessStacks);
 
 fn no_summary(kind: StateKind) -> String {
     format!("there is no summary of {}: there are those of actors, objects and tasks", kind.name())

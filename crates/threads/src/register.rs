@@ -43,6 +43,9 @@ pub const RUNTIME_RETURN: Thread =
 pub const CALL: Thread = Thread { name: "oxiray-call", owner: "Rust worker", ends: "when the worker serves no more" };
 /// Hears the news of a Rust program: output, notices, values that futures wait for.
 pub const NEWS: Thread = Thread { name: "oxiray-news", owner: "Rust driver or worker", ends: "with the connection" };
+/// Takes the stacks of a Python program for whoever asks, or waits for the interpreter for that.
+pub const STACKS: Thread =
+    Thread { name: "oxiray-stacks", owner: "Python driver or worker", ends: "when all who asked are answered" };
 /// Runs the autoscaler of one cluster.
 pub const AUTOSCALER: Thread =
     Thread { name: "autoscaler", owner: "operator", ends: "when the operator stops it, or its cluster is gone" };

@@ -45,7 +45,7 @@ pub enum StateError {
 pub fn kind(name: &str) -> Result<StateKind, StateError> {
     let known = StateKind::ALL.iter().copied();
     known.clone().find(|kind| kind.name() == name).ok_or_else(|| {
-        let lists = known.filter(|kind| !matches!(kind, StateKind::Timeline | StateKind::Explain));
+        let lists = known.filter(|kind| !matches!(kind, StateKind::Timeline | StateKind::Explain | StateKind::Stacks));
         let mut names: Vec<&str> = lists.map(StateKind::name).collect();
         names.sort_unstable();
         StateError::Kind { given: name.to_owned(), known: names.join(", ") }

@@ -41,6 +41,7 @@ mod recovery;
 mod report;
 mod reserve;
 mod resume;
+mod stack;
 mod state;
 mod store;
 mod strategy;
@@ -76,6 +77,7 @@ pub use recovery::*;
 pub use report::*;
 pub use reserve::*;
 pub use resume::*;
+pub use stack::*;
 pub use state::*;
 pub use store::*;
 pub use strategy::*;
@@ -349,6 +351,9 @@ messages! {
     234 => SubmissionAnswer boxed [values],
     236 => ChronicleFollow,
     237 => ChronicleBatch boxed [values],
+    240 => StackQuery,
+    241 => StackReport,
+    242 => ActorMaker,
     245 => RingOffered,
     246 => RingTaken,
     310 => TokenAsked,

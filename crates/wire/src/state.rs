@@ -29,8 +29,8 @@ pub use growth::{
 };
 pub use holdings::{Holding, ObjectHolder, ObjectProcess};
 pub use rows::{
-    ActorRow, BundleRow, DriverProcess, EnvironmentRow, GoneRow, GroupRow, JobRow, Lifetime, NodeRow, ObjectRow, Slots,
-    Tables, TaskRow, TaskSurroundings, WorkerExit, WorkerRow,
+    ActorRow, ActorSurroundings, BundleRow, DriverProcess, EnvironmentRow, GoneRow, GroupRow, JobRow, Lifetime,
+    NodeRow, ObjectRow, ProcessStacks, Slots, Tables, TaskRow, TaskSurroundings, WorkerExit, WorkerRow,
 };
 pub use summary::{CallCounts, ObjectCounts, Summary};
 pub use words::{

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import Any
 
-from oxiray import _api, exceptions
+from oxiray import _api, _core, exceptions
 from oxiray.train._errors import WorkerDiedError, WorkerHungError
+from oxiray.train._worker import RayTrainWorker
 
 #: Once a rank has failed, how long the others are given to fail too, so that the cause is among what is told. In seconds.
 _OTHERS_S = 0.3
-#: A hung rank may take so long to say where it is, in seconds.
+#: The place where ranks meet may take so long to say who is missing there, in seconds.
 _LOOK_S = 2.0
+#: The most ranks that are asked where they are.
+_RANKS_MAX = 1000
 #: A longer error is shown by its begin and end, in characters.
 _SHOWN_MAX = 4000
 #: Groups in a row that may fail before their training function has begun.
@@ -47,30 +51,43 @@ def _cause(error: exceptions.RayTaskError) -> Exception:
 
 def hung(group: Any, limit: float) -> dict[int, Exception]:
     """Each rank that is to blame for the silence, with where it is."""
-    looks = {group.expect(worker.handle.where.remote()): rank for rank, worker in enumerate(group.workers)}
     meetings = group.expect(group.exchange.missing.remote())
-    ready, _ = _api.wait([meetings, *looks], num_returns=len(looks) + 1, timeout=_LOOK_S)
-    stacks = {}
-    for reference in ready:
-        if reference in looks:
-            try:
-                stacks[looks[reference]] = _api.get(reference)
-            except exceptions.RayError as error:
-                stacks[looks[reference]] = f"it could not be asked: {error}\n"
-    missing: dict[str, list[int]] = _api.get(meetings) if meetings in ready else {}
-    silent = [rank for rank in looks.values() if rank not in stacks]
+    ready, _ = _api.wait([meetings], timeout=_LOOK_S)
+    missing: dict[str, list[int]] = _api.get(meetings) if ready else {}
+    stacks, silent = _looked_at(group)
     late = {rank: meeting for meeting, ranks in missing.items() for rank in ranks}
-    blamed = silent or sorted(late) or sorted(looks.values())
+    blamed = silent or sorted(late) or list(range(len(group.workers)))
     found: dict[int, Exception] = {}
     for rank in blamed:
         facts = group.workers[rank].facts
         where = f"; the others wait for it in {late[rank]}" if rank in late else ""
-        at = stacks.get(rank, "its process answers nothing: it is stopped, or holds the interpreter\n")
+        at = stacks.get(rank, "its process is gone\n")
         found[rank] = WorkerHungError(
             f"no report for {limit:g} s (FailureConfig.hang_timeout_s), and rank {rank} (pid {facts['pid']} on "
             f"{facts['hostname']}) is here{where}:\n{at}"
         )
     return found
+
+
+def _looked_at(group: Any) -> tuple[dict[int, str], list[int]]:
+    """Where the main thread of each rank is, and the ranks whose processes tell nothing."""
+    ranks = {worker.handle._actor_id.hex(): rank for rank, worker in enumerate(group.workers)}
+    wanted = [("job_id", False, _core.context()["job_id"]), ("name", False, RayTrainWorker.__name__)]
+    try:
+        rows, _, _ = _core.look("stacks", wanted, _RANKS_MAX, False, False, None)
+    except exceptions.RayError as error:
+        return dict.fromkeys(ranks.values(), f"it could not be asked: {error}\n"), []
+    told = {ranks[row["actor_id"]]: row for row in rows if row["actor_id"] in ranks}
+    return {rank: _place(row) for rank, row in told.items()}, [rank for rank, row in sorted(told.items()) if not row["stacks"]]
+
+
+def _place(row: dict[str, Any]) -> str:
+    """What a process tells of its main thread, as Python writes stacks."""
+    note = f"({row['note']})\n" if row["note"] else ""
+    frames = row["stacks"][0]["frames"] if row["stacks"] else []
+    return note + "".join(
+        traceback.format_list([(call["file"], call["line"], call["function"], None) for call in reversed(frames)])
+    )
 
 
 #: What the cluster says of how such a process ended.

@@ -29,7 +29,7 @@ _LET_GO_S = 5.0
 #: Workers have so long to leave their process group, in seconds.
 _SHUTDOWN_S = 30.0
 
-_worker_class = actor.make(RayTrainWorker, {"num_cpus": 0, "concurrency_groups": {"look": 1}})
+_worker_class = actor.make(RayTrainWorker, {"num_cpus": 0})
 _exchange_class = actor.make(Exchange, {"num_cpus": 0, "max_concurrency": 1_000_000})
 
 

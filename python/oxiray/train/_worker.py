@@ -9,13 +9,9 @@ import contextlib
 import os
 import pickle
 import socket
-import sys
-import threading
-import traceback
 from typing import Any
 
 from oxiray import _core, _families, _pickling
-from oxiray.actor import method
 from oxiray.train import _data, _inside
 from oxiray.util._node import get_node_ip_address
 
@@ -63,9 +59,3 @@ class RayTrainWorker:
             _inside.refuse_tensors(returned, "what the training function returns")
         _core.get_one(session.exchange.end.remote(place.world_rank))
         return _pickling.dumps(returned) if place.world_rank == 0 else b""
-
-    @method(concurrency_group="look")
-    def where(self) -> str:
-        """What the training function is doing now, as a stack. Served while it runs."""
-        frame = sys._current_frames().get(threading.main_thread().ident or 0)
-        return "".join(traceback.format_stack(frame)) if frame is not None else "it runs no Python code"

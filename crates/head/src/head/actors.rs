@@ -16,8 +16,8 @@ use oxiray_machine::{Key, LEAVING_LIMIT, check_name, cut};
 use oxiray_resources::Demand;
 use oxiray_scheduler::Claimant;
 use oxiray_wire::message::{
-    ActorAnswer, ActorConnect, ActorCreate, ActorDied, ActorLeaving, ActorLookup, ActorPlaced, ActorReady, Content,
-    Failure, FailureCode, Value,
+    ActorAnswer, ActorConnect, ActorCreate, ActorDied, ActorLeaving, ActorLookup, ActorMaker, ActorPlaced, ActorReady,
+    Content, Failure, FailureCode, Value,
 };
 use oxiray_wire::state::ExitKind;
 use std::time::Duration;
@@ -108,6 +108,9 @@ impl HeadCore {
 
     fn make_actor(&mut self, id: ActorId, job: JobId, asked: ActorCreate) {
         self.actors.making.insert(id, Making::unfinished(job, asked.handle.clone()));
+        if let Some(origin) = self.actors.known.origin_of(id) {
+            origin.called_us = self.clock.wall_ms * 1000;
+        }
         self.durable.touch(Row::Actor(id));
         if !asked.unfinished {
             self.finish_actor(id, asked);
@@ -120,7 +123,21 @@ impl HeadCore {
             return;
         }
         self.know_constructor(id, asked);
+        if let Some(origin) = self.actors.known.origin_of(id) {
+            origin.ready_after_us = Some((self.clock.wall_ms * 1000).saturating_sub(origin.called_us));
+        }
         self.queue_actor(id);
+    }
+
+    /// A task of the client's makes the actor.
+    pub(super) fn actor_maker(&mut self, from: Key, said: &ActorMaker) {
+        let creator = self.clients.id_of(from);
+        let is_its = |actor: &Actor<Failure>| Some(actor.description.creator) == creator;
+        if self.actors.known.get(said.actor).is_some_and(is_its)
+            && let Some(origin) = self.actors.known.origin_of(said.actor)
+        {
+            origin.parent = Some(said.task);
+        }
     }
 
     /// What the actor's constructor needs is kept, and the objects in it are held.

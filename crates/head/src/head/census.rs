@@ -14,8 +14,8 @@ use oxiray_resources::{Quantity, ResourceName};
 use oxiray_state::list;
 use oxiray_wire::Message;
 use oxiray_wire::message::{
-    Amount, CallError, Failure, FailureCode, ObjectLogQuery, StateQuery, StateReport, TaskLog, TaskLogQuery,
-    TaskRecord, TaskStage,
+    Amount, CallError, Failure, FailureCode, ObjectLogQuery, StackQuery, StateQuery, StateReport, TaskLog,
+    TaskLogQuery, TaskRecord, TaskStage,
 };
 use oxiray_wire::state::{Amounts, STATE_VERSION, StateKind, TaskRow, TaskSurroundings};
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,6 +36,7 @@ impl HeadCore {
         let question: fn(u64) -> Message = match asked.kind {
             StateKind::Tasks | StateKind::Timeline | StateKind::Explain => |number| TaskLogQuery { number }.into(),
             StateKind::Objects => |number| ObjectLogQuery { number }.into(),
+            StateKind::Stacks => |number| StackQuery { number }.into(),
             StateKind::Actors
             | StateKind::Nodes
             | StateKind::Workers
@@ -50,8 +51,15 @@ impl HeadCore {
             let text = format!("{OPEN_MAX} such questions are open already: ask again in a moment");
             return self.refuse_state(asker, asked.request, text);
         }
+        let awaited: BTreeSet<Key> = if asked.kind == StateKind::Stacks {
+            match self.asked_for_stacks(&asked) {
+                Ok(awaited) => awaited,
+                Err(text) => return self.refuse_state(asker, asked.request, text),
+            }
+        } else {
+            self.clients.by_key.keys().copied().collect()
+        };
         let number = self.new_key();
-        let awaited: BTreeSet<Key> = self.clients.by_key.keys().copied().collect();
         for client in &awaited {
             self.send(*client, question(number));
         }
@@ -86,8 +94,13 @@ impl HeadCore {
     /// Answers the questions of which everything was said that will be (CENSUS-1).
     pub(super) fn answer_census(&mut self) {
         for question in self.figures.census.take_due() {
-            let missing = self.silence_of(&question.awaited);
-            let Question { asker, asked, heard, .. } = question;
+            let Question { asker, asked, heard, awaited, .. } = question;
+            if asked.kind == StateKind::Stacks {
+                let answer = self.stacks_told(&asked, heard.stacks, &awaited);
+                self.answer_state(asker, asked.request, answer, String::new());
+                continue;
+            }
+            let missing = self.silence_of(&awaited);
             let answer = match asked.kind {
                 StateKind::Objects => list(&asked, self.object_rows(&heard.objects)),
                 StateKind::Explain => self.explanation(&asked, &self.all_calls(heard)).map(|explanation| StateReport {
@@ -219,7 +232,6 @@ impl HeadCore {
                 node_id,
                 worker_id,
                 pid,
-                origin: making.and_then(|making| making.spec.as_ref()?.origin),
                 surroundings: making
                     .and_then(Making::home)
                     .map(|home| TaskSurroundings { group: Some(home.group), ..TaskSurroundings::default() }),
@@ -230,6 +242,8 @@ impl HeadCore {
         TaskRow {
             task_id: description.id.creation_task(),
             attempt: actor.restarts,
+            // What another head knew of that is not known.
+            origin: Some(actor.origin).filter(|origin| origin.called_us > 0),
             name: name.clone(),
             function: name,
             stage: stage.max(row.stage),

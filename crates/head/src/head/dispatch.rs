@@ -47,6 +47,8 @@ impl HeadCore {
             ClientToHead::StateQuery(asked) => self.state_query(from, asked),
             ClientToHead::TaskLog(told) => self.task_log(from, told),
             ClientToHead::ObjectLog(told) => self.object_log(from, told),
+            ClientToHead::ActorMaker(said) => self.actor_maker(from, &said),
+            ClientToHead::StackReport(told) => self.stack_report(from, told),
             ClientToHead::WaitsReport(told) => self.pending.deadlocks.hear(from, told),
             ClientToHead::Metrics(told) => self.metrics_told(from, told),
             ClientToHead::KeyValueRequest(asked) => self.keep(from, *asked),

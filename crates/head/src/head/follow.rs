@@ -78,7 +78,9 @@ impl HeadCore {
             StateKind::RuntimeEnvs => encoded(&self.environment_rows()),
             StateKind::PlacementGroups => encoded(&self.group_list(ROWS_MAX)),
             // They are refused.
-            StateKind::Tasks | StateKind::Timeline | StateKind::Objects | StateKind::Explain => Vec::new(),
+            StateKind::Tasks | StateKind::Timeline | StateKind::Objects | StateKind::Explain | StateKind::Stacks => {
+                Vec::new()
+            }
         }
     }
 }

@@ -42,8 +42,10 @@ impl HeadCore {
                 place.fresh = *fresh;
             }
             PendingKind::Actor(id) => {
-                let mut spec = self.actors.constructor_of(*id);
-                spec.origin = spec.origin.map(|origin| origin.sent_at(self.clock.wall_ms * 1000));
+                let spec = self.actors.constructor_of(*id);
+                if let Some(origin) = self.actors.known.origin_of(*id) {
+                    *origin = origin.sent_at(self.clock.wall_ms * 1000);
+                }
                 place.environment = Some(spec.environment.clone().unwrap_or_default());
                 place.captures = home(spec.strategy.as_ref()).is_some_and(|home| home.captures);
                 place.fresh = true;

@@ -10,8 +10,8 @@ use oxiray_ids::ActorId;
 use oxiray_machine::{Holder, Level};
 use oxiray_wire::message::{ClusterReport, Failure};
 use oxiray_wire::state::{
-    ActorRow, Amounts, ClusterState, ConnectedJob, DaemonState, DeviceHolder, DeviceRow, DeviceService, STATE_VERSION,
-    StoreState, TurnFigures, WaitingRow, WorkerDuty, WorkerLimits, WorkerRow,
+    ActorRow, ActorSurroundings, Amounts, ClusterState, ConnectedJob, DaemonState, DeviceHolder, DeviceRow,
+    DeviceService, STATE_VERSION, StoreState, TurnFigures, WaitingRow, WorkerDuty, WorkerLimits, WorkerRow,
 };
 
 /// The most entries of each list in a report.
@@ -184,11 +184,13 @@ impl HeadCore {
             restarts: u64::from(actor.restarts),
             node_id: node.or_else(|| death.as_ref()?.node),
             resources: self.actor_resources(description.id),
-            group: worker.and_then(|key| self.workers.by_key.get(&key)?.home).map(|home| home.group),
             never_ran: death.as_ref().is_some_and(|death| death.never_ran),
-            repr_name: actor.said.repr_name.clone(),
-            environment: actor.said.environment.clone(),
-            moves: u64::from(actor.moves),
+            surroundings: Some(ActorSurroundings {
+                group: worker.and_then(|key| self.workers.by_key.get(&key)?.home).map(|home| home.group),
+                repr_name: actor.said.repr_name.clone(),
+                environment: actor.said.environment.clone(),
+                moves: u64::from(actor.moves),
+            }),
             ip: death.map(|death| death.ip),
         }
     }

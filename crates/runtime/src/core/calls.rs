@@ -27,18 +27,23 @@ pub(crate) enum Target {
     Actor(ActorId),
 }
 
+/// When a call came to which stage, in microseconds since 1970.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CallTimes {
+    pub(crate) called_us: u64,
+    /// When its arguments were there; no sense while it waits for some.
+    pub(crate) ready_us: u64,
+    /// When it was last sent to who runs it; 0 where it was not.
+    pub(crate) sent_us: u64,
+}
+
 #[derive(Debug)]
 pub(crate) struct Task {
     pub(crate) work: Work,
     pub(crate) target: Target,
     pub(crate) waiting_for: usize,
     pub(crate) attempt: u32,
-    /// When it was called, in microseconds since 1970.
-    pub(crate) called_us: u64,
-    /// When its arguments were there, likewise; no sense while it waits for some.
-    pub(crate) ready_us: u64,
-    /// When it was last sent to who runs it, likewise; 0 where it was not.
-    pub(crate) sent_us: u64,
+    pub(crate) times: CallTimes,
     /// It was under way on a worker that died: until it is known whether it was to blame, it runs alone.
     pub(crate) suspect: bool,
     /// Of an actor's call that is under way: which of those sent it was, counted from 1.
@@ -69,9 +74,9 @@ impl Task {
     pub(crate) fn origin(&self, sent_us: Option<u64>) -> CallOrigin {
         CallOrigin {
             parent: Some(self.work.parent).filter(|parent| !parent.is_nil()),
-            called_us: self.called_us,
-            ready_after_us: (self.waiting_for == 0).then(|| self.ready_us.saturating_sub(self.called_us)),
-            sent_after_us: sent_us.map(|sent| sent.saturating_sub(self.ready_us)),
+            called_us: self.times.called_us,
+            ready_after_us: (self.waiting_for == 0).then(|| self.times.ready_us.saturating_sub(self.times.called_us)),
+            sent_after_us: sent_us.map(|sent| sent.saturating_sub(self.times.ready_us)),
         }
     }
 

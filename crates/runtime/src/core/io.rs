@@ -95,4 +95,7 @@ pub trait Io {
 
     /// Ends this process.
     fn end_process(&mut self);
+
+    /// Has the stacks of the program's threads taken, which are told under this number then. `false` where nobody can.
+    fn take_stacks(&mut self, number: u64) -> bool;
 }

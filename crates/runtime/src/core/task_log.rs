@@ -205,7 +205,7 @@ impl TaskLog {
             ended: now,
             error: None,
             resources: Some(Arc::new(create.running.clone())),
-            origin: create.origin,
+            origin: None,
             sent_to: None,
         };
         self.constructor = Some(Constructor { entry, goes_on: true, is_told: false });
@@ -243,7 +243,7 @@ impl TaskLog {
             ended: now,
             error: error_of(lost.value),
             resources: Some(Arc::new(lost.needs)),
-            origin: Some(task.origin(lost.worker.map(|_| task.sent_us))),
+            origin: Some(task.origin(lost.worker.map(|_| task.times.sent_us))),
             sent_to: lost.worker,
         });
         self.note_untold(now)

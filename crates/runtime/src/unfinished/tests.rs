@@ -239,7 +239,8 @@ fn the_time_in_which_nobody_looked_counts_as_one_look() {
 fn calls_of_an_actor_that_announces_more_than_comes_fail() {
     let (runtime, mut daemon) = started(SHORT);
     let create = ActorCreate::default();
-    let made = runtime.create_actor(ActorWork { create, named: false, arguments: Arguments::default() });
+    let made =
+        runtime.create_actor(ActorWork { create, named: false, arguments: Arguments::default(), parent: TaskId::NIL });
     let actor = made.expect("an unnamed actor needs no answer").0;
     let id = runtime.call_actor(actor, work(0)).expect("there is no limit").object(1);
     let worker = WorkerId::generate();

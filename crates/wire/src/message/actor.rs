@@ -1,6 +1,6 @@
 //! Actors: clients and daemon.
 
-use super::{Amount, ArgumentReference, CallOrigin, Environment, Failure, Reference, Strategy};
+use super::{Amount, ArgumentReference, Environment, Failure, Reference, Strategy};
 use bytes::Bytes;
 use oxiray_fields::Fields;
 use oxiray_ids::{ActorId, TaskId, WorkerId};
@@ -90,9 +90,17 @@ pub struct ActorCreate {
     /// Whether it may end early for what is more urgent, and is made anew then, which is not counted.
     #[field(32)]
     pub preemptible: bool,
-    /// Who makes it, and when; the daemon fills in for the worker when it was sent there.
-    #[field(33)]
-    pub origin: Option<CallOrigin>,
+}
+
+/// client → head: the task of the client's that makes an actor. Follows [`ActorCreate`], where it is a task that makes it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
+pub struct ActorMaker {
+    /// The actor.
+    #[field(1)]
+    pub actor: ActorId,
+    /// The task.
+    #[field(2)]
+    pub task: TaskId,
 }
 
 /// A part of an actor whose calls queue for themselves.

@@ -134,9 +134,9 @@ direction! {
     /// What a client says to the head, by way of its machine where that is another.
     ClientToHead:
         LeaseRequest, LeaseCancel, LeaseReturn, LeaseKill, CancelObject, ActorFailed, ArgumentLost, ActorLeaving, ActorCreate,
-        ActorConnect, ActorKill, ActorLookup, Promise, Publish, Subscribe, Hold, Confirm, Unhold, Recover, Free, CollectGarbage,
-        GroupCreate, GroupAwait, GroupRemove, GroupQuery, KeyValueRequest, StateQuery, TaskLog, ObjectLog, WaitsReport,
-        Metrics,
+        ActorMaker, ActorConnect, ActorKill, ActorLookup, Promise, Publish, Subscribe, Hold, Confirm, Unhold, Recover, Free, CollectGarbage,
+        GroupCreate, GroupAwait, GroupRemove, GroupQuery, KeyValueRequest, StateQuery, TaskLog, ObjectLog, StackReport,
+        WaitsReport, Metrics,
         DrainAsked, Goodbye, ClientResume, ClientSettled,
 }
 parts! {
@@ -164,7 +164,7 @@ direction! {
     EventToClient:
         LeaseGranted, LeaseRefused, LeaseReclaim, LeaseEnded, LeaseRetire, CancelObject, ActorPlaced, ActorDied,
         ActorRestarting, GroupAnswer, Published, Lost, Freed, Forgotten, ValueWanted, CollectGarbage, TaskLogQuery,
-        ObjectLogQuery, WaitsQuery, LogLines, Notice, Assign, Peer, Draining, Preemption, HeadBack, Refused, Stop,
+        ObjectLogQuery, StackQuery, WaitsQuery, LogLines, Notice, Assign, Peer, Draining, Preemption, HeadBack, Refused, Stop,
 }
 parts! {
     /// What a client is told by its daemon.

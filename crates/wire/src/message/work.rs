@@ -101,11 +101,6 @@ pub struct CallOrigin {
 }
 
 impl CallOrigin {
-    /// What this task calls; a driver where it is nil.
-    pub fn of(parent: TaskId) -> Self {
-        Self { parent: Some(parent).filter(|parent| !parent.is_nil()), ..Self::default() }
-    }
-
     /// The same of a call that is sent at this time, in microseconds since 1970.
     #[must_use]
     pub fn sent_at(self, now_us: u64) -> Self {

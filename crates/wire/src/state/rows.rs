@@ -3,7 +3,9 @@
 use super::Amounts;
 use super::cluster::DrainState;
 use super::words::{ActorPhase, ExitKind, GroupScheduling, GroupState, StateKind, TaskKind, WorkerDuty};
-use crate::message::{CallOrigin, DeviceUse, ObjectUse, PlacementStrategy, SubmissionState, TaskStage, Variable};
+use crate::message::{
+    CallOrigin, DeviceUse, ObjectUse, PlacementStrategy, Stack, SubmissionState, TaskStage, Variable,
+};
 use bytes::Bytes;
 use oxiray_fields::Fields;
 use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, PlacementGroupId, TaskId, WorkerId};
@@ -37,6 +39,44 @@ pub struct Tables {
     /// Runtime environments in use.
     #[field(8)]
     pub runtime_envs: Vec<EnvironmentRow>,
+    /// Processes, and where their threads are.
+    #[field(9)]
+    pub stacks: Vec<ProcessStacks>,
+}
+
+/// A worker or a driver, and where its threads are.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
+pub struct ProcessStacks {
+    /// The process.
+    #[field(1)]
+    pub worker_id: WorkerId,
+    /// The same as a number of its machine.
+    #[field(2)]
+    pub pid: Option<u32>,
+    /// Whether it is a job's own program.
+    #[field(3)]
+    pub is_driver: bool,
+    /// The task, class or actor that it runs.
+    #[field(4)]
+    pub name: String,
+    /// The job that it works for.
+    #[field(5)]
+    pub job_id: Option<JobId>,
+    /// The actor that it is.
+    #[field(6)]
+    pub actor_id: Option<ActorId>,
+    /// Where it runs.
+    #[field(7)]
+    pub node: Option<NodeId>,
+    /// That machine's address.
+    #[field(8)]
+    pub ip: String,
+    /// Each of its threads and asyncio tasks.
+    #[field(9)]
+    pub stacks: Vec<Stack>,
+    /// Why there are none, or what they lack; empty for nothing.
+    #[field(10)]
+    pub note: String,
 }
 
 /// A row that is not there any more.
@@ -159,20 +199,26 @@ pub struct ActorRow {
     /// Whether it died before its constructor had returned.
     #[field(14)]
     pub never_ran: bool,
-    /// The placement group that it runs in, while it lives.
-    #[field(15)]
-    pub group: Option<PlacementGroupId>,
-    /// How it names itself; empty where it goes by its class, and until its constructor returned.
+    /// In what it runs, and what its process said of itself. Number 15 was the placement group.
     #[field(16)]
     #[serde(skip)]
+    pub surroundings: Option<ActorSurroundings>,
+}
+
+/// In what an actor runs, and what its process said of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
+pub struct ActorSurroundings {
+    /// The placement group, while it lives.
+    #[field(1)]
+    pub group: Option<PlacementGroupId>,
+    /// How it names itself; empty where it goes by its class, and until its constructor returned.
+    #[field(2)]
     pub repr_name: String,
     /// Its runtime environment as JSON; empty for none, and until its constructor returned.
-    #[field(17)]
-    #[serde(skip)]
+    #[field(3)]
     pub environment: String,
     /// How many of its restarts are not counted, since its node was emptied or it was preempted.
-    #[field(18)]
-    #[serde(skip)]
+    #[field(4)]
     pub moves: u64,
 }
 

@@ -51,6 +51,8 @@ words! {
         RuntimeEnvs = 9: "runtime_envs",
         /// Why one thing waits: its identifier is the value of the only filter.
         Explain = 10: "explain",
+        /// Where the threads of processes are.
+        Stacks = 11: "stacks",
     }
 
     /// What an entry of the chronicle is about.

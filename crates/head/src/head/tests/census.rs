@@ -1,7 +1,10 @@
 //! Questions that every process is asked.
 
 use super::*;
-use oxiray_wire::message::{Amount, CallOrigin, StateQuery, StateReport, TaskLog, TaskRecord, TaskStage};
+use oxiray_wire::message::{
+    ActorMaker, Amount, CallOrigin, Stack, StackFrame, StackReport, StateFilter, StateQuery, StateReport, TaskLog,
+    TaskRecord, TaskStage,
+};
 use oxiray_wire::state::{StateKind, TaskRow};
 use prost::Message as _;
 
@@ -87,14 +90,19 @@ fn listed_tasks(world: &mut World, asker: Key) -> Vec<TaskRow> {
 fn the_making_of_an_actor_is_what_the_head_knows_and_what_its_process_told() {
     let mut world = World::new(1, 0);
     let driver = world.driver();
-    let origin = CallOrigin { called_us: 5_000, ready_after_us: Some(10), ..CallOrigin::default() };
-    world.core.set_wall_clock(6);
-    world.say(driver, ActorCreate { origin: Some(origin), ..actor(1, &[CPU], &[]) });
-    world.say(driver, ActorCreate { origin: Some(origin), ..actor(2, &[CPU], &[]) });
+    world.core.set_wall_clock(5);
+    world.say(driver, actor(1, &[CPU], &[]));
+    world.say(driver, actor(2, &[CPU], &[]));
+    let task = oxiray_ids::TaskId::new([9; 24]);
+    world.say(driver, ActorMaker { actor: oxiray_ids::ActorId::new([2; 16]), task });
+    let stranger = world.driver();
+    world.say(stranger, ActorMaker { actor: oxiray_ids::ActorId::new([1; 16]), task });
+    let called = CallOrigin { called_us: 5_000, ready_after_us: Some(0), ..CallOrigin::default() };
     let worker = world.placed(driver, 1).expect("placed");
     let rows = listed_tasks(&mut world, driver);
     assert_eq!((rows[0].stage, rows[1].stage), (TaskStage::Runs, TaskStage::WaitsForWorker));
-    assert_eq!((rows[1].origin, rows[1].worker_id), (Some(origin), None));
+    assert_eq!((rows[1].origin, rows[1].worker_id), (Some(CallOrigin { parent: Some(task), ..called }), None));
+    assert_eq!(rows[0].origin, Some(CallOrigin { sent_after_us: Some(0), ..called }));
     world.say(worker, ActorReady { repr_name: "n".repeat(1 << 20), environment: "e".repeat(1 << 20) });
     let task = rows[0].task_id;
     let record =
@@ -137,4 +145,44 @@ fn a_call_that_its_worker_tells_nothing_of_is_where_it_was_sent() {
     let rows = listed_tasks(&mut world, driver);
     let row = rows.iter().find(|row| row.task_id == task).expect("a row");
     assert_eq!((row.worker_id, row.pid, row.node_id.is_some()), (Some(id), pid, true));
+}
+
+#[test]
+fn only_those_that_are_asked_about_tell_where_their_threads_are() {
+    let mut world = World::new(2, 0);
+    let driver = world.driver();
+    world.say(driver, actor(1, &[CPU], &[]));
+    world.say(driver, actor(2, &[CPU], &[]));
+    let (first, second) = (world.placed(driver, 1).expect("placed"), world.placed(driver, 2).expect("placed"));
+    let ask = |world: &mut World, request, key: &str, value: String| {
+        let filters = vec![StateFilter { key: key.into(), differs: false, value }];
+        let asked = StateQuery { request, kind: StateKind::Stacks, limit: 10, filters, ..StateQuery::default() };
+        world.core.state_query(driver, asked);
+        world.settle();
+    };
+    let asked_of = |world: &World, key: Key| -> Vec<u64> {
+        let query = |message: &Message| match message {
+            Message::StackQuery(query) => Some(query.number),
+            _ => None,
+        };
+        world.to(key).filter_map(query).collect()
+    };
+    ask(&mut world, 1, "worker_type", "WORKER".into());
+    let number = asked_of(&world, first)[0];
+    assert_eq!((asked_of(&world, second), asked_of(&world, driver)), (vec![number], Vec::new()));
+    let frame = StackFrame { function: "f".repeat(1 << 20), file: "g".into(), line: 7 };
+    let stack = Stack { name: "MainThread".into(), is_task: false, frames: vec![frame; 10_000] };
+    let told = StackReport { number, stacks: vec![stack; 1_000], note: String::new() };
+    world.say(first, told);
+    world.pass(Duration::from_secs(6));
+    let report = reports(&world, driver)[0];
+    assert!(report.encoded_len() < 200_000, "{} bytes", report.encoded_len());
+    let rows = &report.tables.as_ref().expect("rows").stacks;
+    let first_id = world.core.as_head().clients.id_of(first).expect("known");
+    let (told, silent): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.worker_id == first_id);
+    assert_eq!((told[0].stacks[0].frames[0].line, told[0].note.as_str()), (7, ""));
+    assert!(silent[0].stacks.is_empty() && silent[0].note.starts_with("it did not answer"), "{silent:?}");
+    // Nobody is like that: the answer comes at once, and is empty.
+    ask(&mut world, 2, "pid", "1".into());
+    assert_eq!(reports(&world, driver).last().map(|report| (report.request, report.total)), Some((2, 0)));
 }

@@ -6,7 +6,7 @@ use crate::core::io::{DAEMON, Io};
 use crate::core::work::Arguments;
 use bytes::Bytes;
 use oxiray_ids::{ActorId, ObjectId, TaskId};
-use oxiray_wire::message::{ActorCreate, CallOrigin};
+use oxiray_wire::message::ActorCreate;
 
 impl<I: Io> Client<I> {
     /// Takes an actor on. It has one handle, for the caller.
@@ -26,8 +26,6 @@ impl<I: Io> Client<I> {
         self.add_handle(actor, true);
         // The daemon counts the creator as the first to hold the anchor.
         self.objects.keep(&[actor.anchor()]);
-        let called_us = self.log.microseconds(self.now);
-        create.origin = create.origin.map(|origin| CallOrigin { called_us, ..origin });
         let wait = self.new_task(actor);
         let mut waiting_for = 0;
         for (_, id) in &arguments.references {
@@ -63,10 +61,6 @@ impl<I: Io> Client<I> {
 
     fn create(&mut self, creation: Creation) {
         let Creation { actor, mut create, arguments, .. } = creation;
-        let ready_us = self.log.microseconds(self.now);
-        create.origin = create
-            .origin
-            .map(|origin| CallOrigin { ready_after_us: Some(ready_us.saturating_sub(origin.called_us)), ..origin });
         let (references, to_promise) = self.travelling(&arguments.references);
         create.references = references;
         create.contained.extend(to_promise.iter().map(|id| self.objects.reference(*id)));

@@ -12,7 +12,7 @@ use crate::core::signals::ClientEvent;
 use crate::core::work::{Arguments, Class, ClassIndex, Work};
 use oxiray_ids::{ActorId, LeaseNumber, ObjectId, TaskId, WorkerId};
 use oxiray_wire::Message;
-use oxiray_wire::message::{ActorCreate, Assign, Content, Goodbye, Value};
+use oxiray_wire::message::{ActorCreate, ActorMaker, Assign, Content, Goodbye, Value};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -173,12 +173,23 @@ impl<I: Io> Client<I> {
 
     // --- actors ---
 
-    /// Makes an actor; it has one handle, for the caller. The answer to the question is awaited where there is one.
-    pub fn create_actor(&mut self, mut create: ActorCreate, arguments: Arguments, is_asked: bool) -> (ActorId, u64) {
+    /// Makes an actor for this task, which is nil for a driver; it has one handle, for the caller. The answer to the question
+    /// is awaited where there is one.
+    pub fn create_actor(
+        &mut self,
+        mut create: ActorCreate,
+        arguments: Arguments,
+        is_asked: bool,
+        task: TaskId,
+    ) -> (ActorId, u64) {
         let questions = &mut self.daemon.questions;
         let question = if is_asked { questions.ask() } else { questions.forget() };
         create.request = question;
-        (self.begin_actor(create, arguments), question)
+        let actor = self.begin_actor(create, arguments);
+        if !task.is_nil() {
+            self.io.send_soon(DAEMON, &ActorMaker { actor, task });
+        }
+        (actor, question)
     }
 
     /// Calls a method. Its results, the objects from 1 on, have one reference each.

@@ -9,7 +9,7 @@
 //! - SUBMIT-2: every task ends with all its results resolved, once.
 //! - SUBMIT-3: a worker that may exit after its task gets no second one before that task's reply.
 
-use crate::core::calls::{LeasePhase, Target, Task};
+use crate::core::calls::{CallTimes, LeasePhase, Target, Task};
 use crate::core::client::Client;
 use crate::core::io::{DAEMON, Io, Token};
 use crate::core::objects::is_error;
@@ -80,9 +80,7 @@ impl<I: Io> Client<I> {
             target,
             waiting_for,
             attempt,
-            called_us,
-            ready_us: called_us,
-            sent_us: 0,
+            times: CallTimes { called_us, ready_us: called_us, sent_us: 0 },
             suspect: false,
             sent: 0,
             cancelled: false,
@@ -113,7 +111,7 @@ impl<I: Io> Client<I> {
         if task.waiting_for > 0 {
             return;
         }
-        task.ready_us = ready_us;
+        task.times.ready_us = ready_us;
         match task.target {
             Target::Class(queue) => self.enter(queue, id),
             Target::Actor(actor) => self.actor_call_ready(actor, id),
@@ -231,7 +229,7 @@ impl<I: Io> Client<I> {
         let sent_us = self.log.microseconds(self.now);
         let task = self.calls.tasks.get_mut(&id).expect("SUBMIT-1");
         task.yields_again = false;
-        task.sent_us = sent_us;
+        task.times.sent_us = sent_us;
         task.work.arguments.references = given;
         let work = &task.work;
         let call = CallFrame {

@@ -4,7 +4,7 @@ use crate::core::calls::{Target, Task};
 use crate::core::client::Client;
 use crate::core::io::{DAEMON, Io};
 use oxiray_ids::{TaskId, WorkerId};
-use oxiray_wire::message::{TaskLog as Told, TaskRecord, TaskStage};
+use oxiray_wire::message::{StackReport, TaskLog as Told, TaskRecord, TaskStage};
 use rustc_hash::FxHashMap;
 
 /// How many calls a process tells of that have not ended.
@@ -24,7 +24,7 @@ impl<I: Io> Client<I> {
                 label: task.work.label.clone(),
                 stage,
                 resources: self.leases.needs_of(task),
-                origin: Some(task.origin((stage == TaskStage::Sent).then_some(task.sent_us))),
+                origin: Some(task.origin((stage == TaskStage::Sent).then_some(task.times.sent_us))),
                 group: self.leases.group_of(task),
                 sent_to: sent.get(id).copied().or_else(|| self.actor_of(task, stage)),
                 ..TaskRecord::default()
@@ -32,6 +32,21 @@ impl<I: Io> Client<I> {
         }));
         let environment = self.log.environment.clone();
         self.io.send_now(DAEMON, &Told { number, records, environment });
+    }
+
+    /// Somebody asks where the threads of this process are.
+    pub(crate) fn stacks_wanted(&mut self, number: u64) {
+        if !self.io.take_stacks(number) {
+            let note = "its stacks are not available: it is no Python program, and takes none of its own".to_owned();
+            self.tell_stacks(StackReport { number, note, ..StackReport::default() });
+        }
+    }
+
+    /// Tells the daemon where the threads of this process are.
+    pub fn tell_stacks(&mut self, told: StackReport) {
+        if self.daemon.lost.is_none() {
+            self.io.send_now(DAEMON, &told);
+        }
     }
 
     /// What runs here runs in this runtime environment, given as JSON.
