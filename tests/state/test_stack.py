@@ -117,6 +117,7 @@ def test_native_code_that_holds_the_interpreter(cluster: ray.RayContext, tmp_pat
     wait_until(marker.exists)
     (told,) = stacks(address_of(cluster), actor._actor_id.hex())
     assert functions(told)[0] == "waits_in_native_code"
+    assert all(stack["frames"] for stack in told["stacks"])
     assert "native code holds the interpreter" in told["note"]
     assert not ray.wait([call], timeout=0)[0], "it was asked meanwhile"
     # Nothing was interrupted, and who waited for the interpreter does not stand in the way.

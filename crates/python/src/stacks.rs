@@ -22,6 +22,8 @@ use std::time::Duration;
 
 /// What takes stacks in Python.
 const MODULE: &str = "oxiray._stacks";
+/// Python's name for the main thread.
+const MAIN: &str = "MainThread";
 /// How many real-time signals lie below the one for stacks: it is next to the one that interrupts.
 const BELOW: i32 = 20;
 /// How long the interpreter is waited for.
@@ -196,18 +198,20 @@ fn written_by_signal(dump: &Dump) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// What stands in the text of `faulthandler`; the main thread comes first.
+/// What stands in the text of `faulthandler`; the main thread comes first. Others that run no Python code are left out: one
+/// of them is the thread that waits for the interpreter.
 fn parsed(text: &str, main_thread: u64) -> Vec<Stack> {
     let mut stacks: Vec<Stack> = Vec::new();
     for line in text.lines() {
         if let Some(thread) = thread(line) {
-            let name = if thread == main_thread { "MainThread".to_owned() } else { format!("thread {thread:#x}") };
+            let name = if thread == main_thread { MAIN.to_owned() } else { format!("thread {thread:#x}") };
             stacks.push(Stack { name, ..Stack::default() });
         } else if let Some(stack) = stacks.last_mut() {
             stack.frames.extend(frame(line));
         }
     }
-    stacks.sort_by_key(|stack| stack.name != "MainThread");
+    stacks.retain(|stack| stack.name == MAIN || !stack.frames.is_empty());
+    stacks.sort_by_key(|stack| stack.name != MAIN);
     stacks
 }
 
