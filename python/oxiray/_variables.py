@@ -42,6 +42,12 @@ SETTINGS: dict[str, tuple[Variable, ...]] = {
         Variable("OXIRAY_TMPDIR", "the folder of the sessions of daemons, before RAY_TMPDIR", "RAY_TMPDIR"),
         Variable("RAY_TMPDIR", "the same, as in Ray", "`/tmp`"),
         Variable("RAY_AUTH_MODE", "what an `AuthenticationError` of Ray's says of tokens; nothing else follows from it", "disabled"),
+        Variable(
+            "RAY_AUTH_TOKEN",
+            "the token that opens the dashboard, and that clients of one send; 16 characters or more",
+            "RAY_AUTH_TOKEN_PATH",
+        ),
+        Variable("RAY_AUTH_TOKEN_PATH", "the file with that token", "`http-token` in the session's folder"),
         Variable("OXIRAY_BINARY", "the program `oxiray` that is started as a daemon", "the one that is installed"),
         Variable("OXIRAY_INTERPRETER", "the interpreter with Oxiray, which stands for one that a machine has not", "the command's own"),
         Variable("OXIRAY_PYTHON", "the interpreter that runs what a Rust program calls in Python", "`python3`"),

@@ -223,7 +223,13 @@ fn spec(options: &SubmitOptions) -> anyhow::Result<SubmissionSpec> {
         None => BTreeMap::new(),
     };
     let runtime_env = if environment == json!({}) { String::new() } else { environment.to_string() };
-    Ok(SubmissionSpec { entrypoint: line(&options.entrypoint), runtime_env, metadata, resources })
+    Ok(SubmissionSpec {
+        entrypoint: line(&options.entrypoint),
+        runtime_env,
+        metadata,
+        resources,
+        ..SubmissionSpec::default()
+    })
 }
 
 fn environment(options: &SubmitOptions) -> anyhow::Result<Json> {

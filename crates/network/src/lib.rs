@@ -32,6 +32,7 @@ mod join;
 mod mailbox;
 mod object_stream;
 mod options;
+pub mod porch;
 mod record_boundary;
 mod renewal;
 mod socket;

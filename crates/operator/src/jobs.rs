@@ -200,6 +200,7 @@ async fn submit(job: &RayJob, place: Option<&Place>, context: &Context) -> Heard
         runtime_env: job.environment().unwrap_or_default(),
         metadata: job.spec.metadata.clone(),
         resources: job.resources().unwrap_or_default(),
+        ..SubmissionSpec::default()
     };
     let asked = SubmissionAsked { spec: Some(spec), ..head::about(SubmissionAction::Submit, &id) };
     let heard = heard(ask(asked, place, job, context).await);

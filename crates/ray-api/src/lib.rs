@@ -3,3 +3,5 @@
 //!
 //! Pure: no clock, no socket, no file. The dashboard asks the head, hands the answers to these functions, and sends what
 //! they return.
+
+pub mod jobs;

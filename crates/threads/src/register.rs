@@ -49,3 +49,5 @@ pub const STACKS: Thread =
 /// Runs the autoscaler of one cluster.
 pub const AUTOSCALER: Thread =
     Thread { name: "autoscaler", owner: "operator", ends: "when the operator stops it, or its cluster is gone" };
+/// Hears who asks the dashboard, and hands inwards those that may.
+pub const PORCH: Thread = Thread { name: "porch", owner: "dashboard", ends: "with its handle, which waits for it" };

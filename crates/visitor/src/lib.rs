@@ -9,4 +9,4 @@ pub mod session;
 mod visitor;
 
 pub use session::{Description, FoundSession};
-pub use visitor::{Question, VisitError, Visitor};
+pub use visitor::{Question, VisitError, Visitor, number_of};

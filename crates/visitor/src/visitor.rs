@@ -90,6 +90,22 @@ questions! {
     SubmissionAsked => SubmissionAnswer refusable,
 }
 
+/// The number of the question that the message answers; `None` where it answers none.
+pub fn number_of(message: &DaemonToVisitor) -> Option<u64> {
+    match message {
+        DaemonToVisitor::ClusterReport(told) => Some(told.request),
+        DaemonToVisitor::Holdings(told) => Some(told.request),
+        DaemonToVisitor::StateReport(told) => Some(told.request),
+        DaemonToVisitor::StateChanges(told) => Some(told.request),
+        DaemonToVisitor::MetricsReport(told) => Some(told.request),
+        DaemonToVisitor::GrowthReport(told) => Some(told.request),
+        DaemonToVisitor::SubmissionAnswer(told) => Some(told.request),
+        DaemonToVisitor::TokenAnswer(told) => Some(told.request),
+        DaemonToVisitor::StoreRefused(told) => Some(told.request),
+        DaemonToVisitor::Refused(_) | DaemonToVisitor::NodeAdmitted(_) => None,
+    }
+}
+
 /// A connection on which a daemon listens to a visitor.
 #[derive(Debug)]
 pub struct Visitor {
@@ -235,6 +251,14 @@ impl Visitor {
         self.connection.send(&message.into());
         self.connection.flush()?;
         Ok(())
+    }
+
+    /// Sends what is left of earlier messages, as far as the daemon takes it; whether nothing is left.
+    ///
+    /// # Errors
+    /// Where the daemon is gone.
+    pub fn flush(&mut self) -> Result<bool, VisitError> {
+        Ok(self.connection.flush()?)
     }
 
     /// What was said since the last call, without waiting, for callers that wait for several things at once; and why nothing

@@ -7,6 +7,10 @@
 //!     socket                0600, the daemon listens here
 //!     session.json          0600, address, token and process id
 //!     journal               0600, what a head writes down to outlive it
+//!     dashboard.json        where the dashboard is asked, while there is one
+//!     http-token            0600, by whose content it knows who may do everything
+//!     http-token-read       0600, and who may only look
+//!     uploads/              0700; what clients of the dashboard put there for jobs
 //!   cache/packages/         0700; what programs ship: NAME.zip, and under their names the programs that are workers
 //!   logs/                   0700
 //!     <session>/            0700; stays when the session ends, until it is one of too many, too old or too large
@@ -30,6 +34,12 @@ use std::path::{Path, PathBuf};
 pub const SOCKET: &str = "socket";
 /// The description of a session in its directory.
 pub const DESCRIPTION: &str = "session.json";
+/// Where the dashboard of a session is asked, in the session's directory.
+pub const DASHBOARD: &str = "dashboard.json";
+/// In the same place, the secret that opens all of it.
+pub const HTTP_TOKEN: &str = "http-token";
+/// In the same place, the secret that opens what changes nothing.
+pub const HTTP_TOKEN_READ: &str = "http-token-read";
 /// In the root, the file that names the current session.
 pub const CURRENT: &str = "current";
 
@@ -55,6 +65,11 @@ pub fn package_file(packages: &Path, name: &str) -> PathBuf {
 pub fn logs_of(session: &Path) -> PathBuf {
     let root = session.parent().unwrap_or(session);
     root.join(LOGS).join(session.file_name().unwrap_or_default())
+}
+
+/// Where it is kept what a submitted job prints, in a directory of logs.
+pub fn printed_by(logs: &Path, submission: &str) -> PathBuf {
+    logs.join(format!("submitted-{submission}.log"))
 }
 
 /// The directory of all sessions of this user, made with mode 0700 where it is missing.

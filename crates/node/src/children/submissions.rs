@@ -48,7 +48,8 @@ struct Order<'order> {
     address: &'order str,
     entrypoint: &'order str,
     runtime_env: &'order str,
-    resources: &'order std::collections::BTreeMap<String, f64>,
+    resources: &'order BTreeMap<String, f64>,
+    label_selector: &'order BTreeMap<String, String>,
     words: i32,
     daemon: u32,
 }
@@ -77,7 +78,7 @@ pub(crate) struct Begun {
 
 /// Where it is kept what a job prints.
 pub(crate) fn printed_by(id: &str, session: &Session) -> PathBuf {
-    session.logs().join(format!("submitted-{id}.log"))
+    oxiray_wire::session::printed_by(&session.logs(), id)
 }
 
 impl Submissions {
@@ -93,6 +94,7 @@ impl Submissions {
             entrypoint: &spec.entrypoint,
             runtime_env: &spec.runtime_env,
             resources: &spec.resources,
+            label_selector: &spec.label_selector,
             words: inherited.as_raw_fd(),
             daemon: std::process::id(),
         };

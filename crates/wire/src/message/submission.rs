@@ -55,6 +55,9 @@ pub struct SubmissionSpec {
     /// What the entrypoint itself holds while it runs; nothing has it run on the head's machine.
     #[field(4)]
     pub resources: BTreeMap<String, f64>,
+    /// What the labels of the node must be that the entrypoint runs on; nothing where any will do.
+    #[field(5)]
+    pub label_selector: BTreeMap<String, String>,
 }
 
 /// Where a submitted job stands.

@@ -1,0 +1,45 @@
+//! What a cluster answers over HTTP: Ray's jobs API, its lists of the cluster's state, and the page.
+//!
+//! A program of its own, which the head's daemon starts where it was asked for one, and which is a visitor of that daemon
+//! ([decision 34](../../../docs/decisions/0034-http-is-spoken-by-a-program-of-its-own.md)). The daemon neither waits for it nor ends with it.
+//!
+//! ```text
+//! stranger ── porch (a thread, crate `network`) ── head of a request, host, secret
+//!                └── server ── routes ── jobs, packages, tail, cluster, page_api ── daemon (the session's socket)
+//! ```
+//!
+//! - HTTP-1: each request of a connection is judged anew by the porch's rules; a proof holds for one request.
+//! - HTTP-2: what a request may bring is bounded, and so is what is kept of an answer that nobody reads.
+//! - HTTP-3: nothing is read from disk by a name that came from outside: names are looked up first.
+
+mod access;
+mod address;
+mod answer;
+mod cluster;
+mod daemon;
+mod jobs;
+mod options;
+mod packages;
+mod page_api;
+mod routes;
+mod server;
+mod stream;
+mod table;
+mod tail;
+mod uploads;
+mod websocket;
+
+use clap::Parser as _;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match server::run(&options::Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Where stderr is gone there is nobody to tell.
+            let _ = writeln!(std::io::stderr(), "error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Which request goes where: a table, looked through by method and path.
+//!
+//! A path's parts in braces are what the request names. They are decoded, and are one part each: what would be more, or another
+//! folder, is no part.
+
+use crate::answer::{Answer, not_found, text};
+use crate::daemon::Daemon;
+use crate::uploads::Uploads;
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Method, StatusCode};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use oxiray_network::porch::{PorchRules, Right};
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// What every answer may need.
+#[derive(Debug)]
+pub(crate) struct Site {
+    /// The daemon of the head.
+    pub(crate) daemon: Daemon,
+    /// The directory of its session.
+    pub(crate) session: PathBuf,
+    /// What the door goes by.
+    pub(crate) rules: Arc<PorchRules>,
+    /// One job is submitted at a time, so that a name is seen to be taken.
+    pub(crate) submitting: tokio::sync::Mutex<()>,
+    /// What was uploaded.
+    pub(crate) uploads: Uploads,
+}
+
+/// One request.
+#[derive(Debug)]
+pub(crate) struct Request {
+    /// What the path names, in the order of the route's braces.
+    pub(crate) named: Vec<String>,
+    /// Its head.
+    pub(crate) head: Parts,
+    /// Its body, which was not read.
+    pub(crate) body: Incoming,
+    /// What whoever asks may do.
+    pub(crate) right: Right,
+    /// Whether a browser asks.
+    pub(crate) is_from_browser: bool,
+}
+
+/// Why a body was not taken.
+#[derive(Debug)]
+pub(crate) enum BodyError {
+    /// It is longer than it may be.
+    TooLong,
+    /// It does not come.
+    Gone,
+}
+
+impl Request {
+    #[expect(dead_code, reason = "lists of the cluster's state and views of the page have parameters")]
+    /// The parameters of the query, decoded; those that cannot be are left out.
+    pub(crate) fn query(&self) -> Vec<(String, String)> {
+        let pairs = self.head.uri.query().unwrap_or_default().split('&');
+        let decoded = |pair: &str| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            Some((decode(&name.replace('+', " "))?, decode(&value.replace('+', " "))?))
+        };
+        pairs.filter(|pair| !pair.is_empty()).filter_map(decoded).collect()
+    }
+
+    /// The whole body, where it is not longer than this.
+    pub(crate) async fn read(&mut self, limit: usize) -> Result<Bytes, BodyError> {
+        let mut read = Vec::new();
+        while let Some(frame) = self.body.frame().await {
+            let Ok(data) = frame.map_err(|_| BodyError::Gone)?.into_data() else { continue };
+            if read.len() + data.len() > limit {
+                return Err(BodyError::TooLong);
+            }
+            read.extend_from_slice(&data);
+        }
+        Ok(read.into())
+    }
+}
+
+/// What becomes of a request.
+pub(crate) type Reply = Pin<Box<dyn Future<Output = Answer>>>;
+
+/// A method, a path, and what answers.
+pub(crate) struct Route(pub(crate) &'static str, pub(crate) &'static str, pub(crate) fn(Rc<Site>, Request) -> Reply);
+
+/// A row of the table.
+macro_rules! route {
+    ($method:literal, $path:literal, $handler:path) => {
+        crate::routes::Route($method, $path, |site, request| Box::pin($handler(site, request)))
+    };
+}
+pub(crate) use route;
+
+/// Answers a request.
+pub(crate) async fn answer(tables: [&'static [Route]; 2], site: Rc<Site>, mut request: Request) -> Answer {
+    let path = request.head.uri.path().to_owned();
+    // What may be read may be asked for without its body.
+    let method = if request.head.method == Method::HEAD { Method::GET } else { request.head.method.clone() };
+    let mut is_known = false;
+    for Route(known, pattern, handler) in tables.into_iter().flatten() {
+        let Some(named) = matched(pattern, &path) else { continue };
+        if *known == method {
+            request.named = named;
+            return handler(site, request).await;
+        }
+        is_known = true;
+    }
+    if is_known { text(StatusCode::METHOD_NOT_ALLOWED, "405: Method Not Allowed") } else { not_found() }
+}
+
+/// What the path names where it is of that pattern.
+fn matched(pattern: &str, path: &str) -> Option<Vec<String>> {
+    let (mut parts, mut named) = (path.split('/'), Vec::new());
+    for wanted in pattern.split('/') {
+        let part = parts.next()?;
+        match wanted {
+            "{}" => named.push(decode(part).filter(|part| is_one_part(part))?),
+            _ if wanted == part => {}
+            _ => return None,
+        }
+    }
+    parts.next().is_none().then_some(named)
+}
+
+fn is_one_part(part: &str) -> bool {
+    !["", ".", ".."].contains(&part) && !part.chars().any(|letter| letter == '/' || letter.is_control())
+}
+
+/// A text without its percent signs; `None` where it is none.
+fn decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, others @ ..] = rest {
+        rest = others;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let [high, low, others @ ..] = others else { return None };
+        let digit = |byte: u8| char::from(byte).to_digit(16);
+        bytes.push((digit(*high)? << 4 | digit(*low)?) as u8);
+        rest = others;
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_names_what_is_in_the_braces() {
+        let named = |path: &str| matched("/api/jobs/{}/logs", path);
+        assert_eq!(named("/api/jobs/a%20b/logs"), Some(vec!["a b".to_owned()]));
+        for other in [
+            "/api/jobs/a",
+            "/api/jobs/a/logs/",
+            "/api/jobs//logs",
+            "/api/jobs/%2e%2e/logs",
+            "/api/jobs/../logs",
+            "/api/jobs/a%2Fb/logs",
+            "/api/jobs/a%00/logs",
+            "/api/jobs/%zz/logs",
+            "/api/jobs/%ff/logs",
+        ] {
+            assert_eq!(named(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The program: the door, and behind it HTTP, in one thread each.
+
+use crate::answer::{Answer, answer, refused};
+use crate::daemon::Daemon;
+use crate::options::Options;
+use crate::routes::{self, Request, Site};
+use crate::stream::{Hyper, Stream, Timers};
+use crate::table::TABLES;
+use crate::uploads::Uploads;
+use crate::{access, address};
+use anyhow::Context as _;
+use http::{Request as Asked, StatusCode};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use oxiray_network::porch::{
+    HEAD_BYTES_MAX, HEAD_LIMIT, OpenPath, Porch, PorchOptions, PorchRules, PorchVerdict, ProvenPeer, RequestHead,
+    tls_from_pem,
+};
+use rustix::process::{Pid, Signal};
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::task::{LocalSet, spawn_local};
+
+/// What probes ask, which send no token.
+const HEALTH: [&str; 3] = ["/api/gcs_healthz", "/api/healthz", "/api/local_raylet_healthz"];
+/// The page.
+const PAGE: &[OpenPath] = include!(concat!(env!("OUT_DIR"), "/page.rs"));
+
+/// Serves until the daemon or a signal ends it.
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    end_with_daemon(options.daemon)?;
+    address::check_plaintext(options)?;
+    let rules = PorchRules {
+        hosts: address::hosts(&options.allow_hosts, |name| std::env::var(name).ok()),
+        open: open(),
+        ..PorchRules::default()
+    };
+    access::add_tokens(&rules.keys, &options.session)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    LocalSet::new().block_on(&runtime, serve(options, Arc::new(rules)))
+}
+
+/// What is answered to everybody.
+fn open() -> Vec<OpenPath> {
+    let constant = |path, content_type, body| OpenPath { path, content_type, body };
+    let mode = br#"{"authentication_mode": "token"}"#;
+    let health = HEALTH.map(|path| constant(path, "application/text; charset=utf-8", b"success".as_slice()));
+    let mode = constant("/api/authentication_mode", "application/json; charset=utf-8", mode.as_slice());
+    health.into_iter().chain([mode]).chain(PAGE.iter().copied()).collect()
+}
+
+async fn serve(options: &Options, rules: Arc<PorchRules>) -> anyhow::Result<()> {
+    let daemon = Daemon::enter(&options.session)?;
+    let (sender, mut arrivals) = mpsc::unbounded_channel();
+    let porches = open_porches(options, &rules, sender)?;
+    let uploads = Uploads::new(&options.session)?;
+    let site = Rc::new(Site {
+        daemon: daemon.clone(),
+        session: options.session.clone(),
+        rules,
+        submitting: tokio::sync::Mutex::default(),
+        uploads,
+    });
+    let mut asks_to_end = signal(SignalKind::terminate())?;
+    let hearing = spawn_local(async move { daemon.hear().await });
+    let result = tokio::select! {
+        ended = hearing => Err(ended?.context("the daemon is gone")),
+        _ = asks_to_end.recv() => Ok(()),
+        () = async {
+            while let Some(arrival) = arrivals.recv().await {
+                spawn_local(connection(Rc::clone(&site), arrival));
+            }
+        } => Ok(()),
+    };
+    drop(porches);
+    result
+}
+
+/// The doors: that of the dashboard, and where it was asked for, one at which the node's health is told and nothing else.
+fn open_porches(
+    options: &Options,
+    rules: &Arc<PorchRules>,
+    sender: mpsc::UnboundedSender<ProvenPeer>,
+) -> anyhow::Result<Vec<Porch>> {
+    let read =
+        |path: &std::path::PathBuf| std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()));
+    let tls = match (&options.tls_cert, &options.tls_key) {
+        (Some(certificate), Some(key)) => Some(tls_from_pem(&read(certificate)?, &read(key)?)?),
+        _ => None,
+    };
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let listener = address::listen(options.host, options.port)?;
+    let main = PorchOptions { listener, rules: Arc::clone(rules), tls };
+    // The porch lets a bounded number in, and whoever is in has a place until its connection ends.
+    let mut porches = vec![Porch::open(main, move |arrival| drop(sender.send(arrival)))?];
+    if let Some(port) = options.agent_port {
+        let hosts = rules.hosts.clone();
+        let open = rules.open.iter().filter(|path| HEALTH.contains(&path.path)).copied().collect();
+        let health = PorchRules { hosts, open, ..PorchRules::default() };
+        let listener = address::listen(options.host, Some(port))?;
+        porches.push(Porch::open(PorchOptions { listener, rules: Arc::new(health), tls: None }, drop)?);
+    }
+    let url = address::tell(&options.session, scheme, porches[0].address())?;
+    say(&format!("it answers at {url}"));
+    if scheme == "http" && !options.host.is_loopback() {
+        say(&format!(
+            "WARNING: tokens and answers travel in the clear at {} (--dashboard-plaintext): whoever can read this network can \
+             run programs on this cluster",
+            options.host
+        ));
+    }
+    Ok(porches)
+}
+
+/// Serves one peer until it goes.
+async fn connection(site: Rc<Site>, arrival: ProvenPeer) {
+    let peer = arrival.peer;
+    let Ok(stream) = Stream::new(arrival) else { return };
+    let service = service_fn(move |asked| {
+        let site = Rc::clone(&site);
+        async move { Ok::<_, Infallible>(one(site, asked, peer).await) }
+    });
+    let mut http = http1::Builder::new();
+    http.timer(Timers).header_read_timeout(HEAD_LIMIT).max_buf_size(HEAD_BYTES_MAX);
+    // What goes wrong on a connection ends it, and is nobody else's business.
+    let _ = http.serve_connection(Hyper(stream), service).with_upgrades().await;
+}
+
+/// HTTP-1.
+async fn one(site: Rc<Site>, asked: Asked<Incoming>, _peer: SocketAddr) -> Answer {
+    let (head, body) = asked.into_parts();
+    let target = head.uri.to_string();
+    let fields = head.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+    let judged = RequestHead { method: head.method.as_str(), target: &target, fields };
+    let is_from_browser = judged.is_from_browser();
+    let right = match site.rules.judge(&judged, Instant::now()) {
+        PorchVerdict::Open(open) => return answer(StatusCode::OK, open.content_type, open.body),
+        PorchVerdict::Refused(refusal) => return refused(&refusal),
+        PorchVerdict::Proven(right) => right,
+    };
+    let request = Request { named: Vec::new(), head, body, right, is_from_browser };
+    routes::answer(TABLES, site, request).await
+}
+
+/// This process ends with the daemon that started it, however that ends.
+fn end_with_daemon(daemon: Option<u32>) -> anyhow::Result<()> {
+    let Some(daemon) = daemon else { return Ok(()) };
+    rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
+    let parent = rustix::process::getppid().map(Pid::as_raw_nonzero);
+    if parent.map(|parent| parent.get() as u32) != Some(daemon) {
+        anyhow::bail!("the daemon {daemon} that started it is gone");
+    }
+    Ok(())
+}
+
+fn say(line: &str) {
+    use std::io::Write as _;
+    // Standard error is the session's log; where it is gone nobody reads.
+    let _ = writeln!(std::io::stderr(), "{line}");
+}

@@ -1,0 +1,35 @@
+//! All paths.
+
+use crate::routes::{Route, route};
+use crate::{cluster, jobs, packages, page_api, tail};
+
+/// Ray's paths, and the page's.
+pub(crate) const TABLES: [&[Route]; 2] = [RAY, page_api::ROUTES];
+
+/// Ray's paths.
+const RAY: &[Route] = &[
+    route!("GET", "/api/version", cluster::version),
+    route!("GET", "/api/component_activities", cluster::activities),
+    route!("GET", "/timezone", cluster::timezone),
+    route!("GET", "/api/jobs/", jobs::list),
+    route!("POST", "/api/jobs/", jobs::submit),
+    route!("GET", "/api/jobs/{}", jobs::get),
+    route!("DELETE", "/api/jobs/{}", jobs::delete),
+    route!("POST", "/api/jobs/{}/stop", jobs::stop),
+    route!("GET", "/api/jobs/{}/logs", jobs::logs),
+    route!("GET", "/api/jobs/{}/logs/tail", tail::tail),
+    route!("GET", "/api/packages/{}/{}", packages::get),
+    route!("PUT", "/api/packages/{}/{}", packages::put),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn no_two_rows_are_for_one_request() {
+        let all: Vec<_> = TABLES.into_iter().flatten().map(|Route(method, path, _)| (method, path)).collect();
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
+    }
+}
