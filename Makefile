@@ -176,14 +176,14 @@ $(BUILD)/venv/made: scripts/make-venv
 	$(BUILD)/venv/bin/pip install --quiet 'maturin==1.16.*'
 	@touch $@
 
-# Renamed into place: a daemon may still be running from the old file.
-$(NATIVE): $(RUST_SOURCES)
-	cargo build --release --locked -p oxiray-cli
+# Renamed into place: a daemon may still be running from the old file. The dashboard lies beside it; the page is in it.
+$(NATIVE): $(RUST_SOURCES) $(shell find crates/dashboard/page -type f)
+	cargo build --release --locked -p oxiray-cli -p oxiray-dashboard
 	@mkdir -p $(@D)
-	cp $(TARGET)/release/oxiray $@.new
-	strip $@.new
-	chmod 755 $@.new
-	mv $@.new $@
+	for program in oxiray-dashboard oxiray; do \
+	  cp $(TARGET)/release/$$program $(@D)/$$program.new && strip $(@D)/$$program.new && chmod 755 $(@D)/$$program.new && \
+	  mv $(@D)/$$program.new $(@D)/$$program || exit 1; \
+	done
 
 # The Kubernetes operator is a program of its own: nobody else compiles a Kubernetes client.
 $(BUILD)/operator-made: $(RUST_SOURCES)

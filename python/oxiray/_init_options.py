@@ -114,8 +114,11 @@ DOCUMENTATION = """Connects to a cluster, or starts a private one on this machin
         this machine's memory.
     local_mode: bool. Removed: True raises RuntimeError.
     ignore_reinit_error: bool. Whether to keep the connection there is, rather than to raise; False by default.
-    include_dashboard: bool or None; dashboard_host: str; dashboard_port: int or None; proxy_server_url: str or None.
-        Without effect: there is no dashboard.
+    include_dashboard: bool or None. Whether a new cluster answers over HTTP, on this machine: Ray's jobs API, lists of what runs,
+        and a page. It does not where this and dashboard_port are left out.
+    dashboard_port: int or None. Where; the first free port from 8265 on by default.
+    dashboard_host: str; proxy_server_url: str or None. Without effect: for other machines `oxiray start --head
+        --dashboard-host` answers.
     job_config: JobConfig or None. Further settings of the job; none by default.
     configure_logging: bool. Whether the logger "ray" writes to standard error, as logging_level and logging_format say;
         True by default. With False the program's own handlers show what it logs.
@@ -197,6 +200,8 @@ def init_options(
     _check_isolation(enable_resource_isolation, cgroup_path, system_reserved_cpu, system_reserved_memory)
     _check_type("include_dashboard", include_dashboard, bool)
     _check_type("dashboard_port", dashboard_port, int)
+    if dashboard_port is not None and not 0 < dashboard_port < 1 << 16:
+        raise ValueError(f"dashboard_port is {dashboard_port}; a port is a number from 1 to 65535")
     _check_type("proxy_server_url", proxy_server_url, str)
     capacity = {"num_cpus": num_cpus, "num_gpus": num_gpus, "resources": resources, "labels": labels}
     sizes = {"object_store_memory": object_store_memory, **hidden}

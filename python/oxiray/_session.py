@@ -66,10 +66,18 @@ class RayContext(Mapping[str, Any]):
 
     def __init__(self, address_info: dict[str, Any]) -> None:
         self.address_info = address_info
-        self.dashboard_url = ""
         self.python_version = platform.python_version()
         self.ray_version = RAY_VERSION
         self.ray_commit = RAY_COMMIT
+
+    @property
+    def dashboard_url(self) -> str:
+        """Where the cluster answers over HTTP, as `host:port`; empty where it does not, or not yet."""
+        try:
+            told = json.loads((Path(self.address_info["session_dir"]) / "dashboard.json").read_text())
+        except (OSError, ValueError):
+            return ""
+        return str(told["url"]).partition("://")[2]
 
     def disconnect(self) -> None:
         """Ends the connection."""
@@ -234,7 +242,10 @@ def _start_private(options: InitOptions) -> dict[str, Any]:
         "gpu_memory_library": options.gpu_memory_library,
         "node_name": options.node_name,
     }
-    config = {"machine": machine, "interpreter": sys.executable, "temp_dir": options.temp_dir}
+    config: dict[str, Any] = {"machine": machine, "interpreter": sys.executable, "temp_dir": options.temp_dir}
+    if options.include_dashboard or (options.include_dashboard is None and options.dashboard_port is not None):
+        # A program's own cluster answers on this machine only.
+        config["head"] = {"dashboard": {"port": options.dashboard_port}}
     binary = _cli.native_binary()
     variables = {**_cli.interpreter_variable(), **_switches.variables(options.system_config)}
     try:

@@ -6,8 +6,8 @@ is on the head's machine. What the entrypoint prints is printed here, which is t
 Invariants:
 1. It says how the job goes on the pipe that the order names, one JSON line each: "started", {"ended": status},
    {"failed": why}. After the last two nothing more is said.
-2. SIGTERM ends the entrypoint: its process group is asked, and killed `GRACE_S` later. Whatever left that group is killed
-   with the actor.
+2. SIGTERM ends the entrypoint: its process group is asked, and killed `GRACE_S` later, or as the job's variables say. Whatever
+   left that group is killed with the actor.
 3. This process ends with its daemon.
 """
 
@@ -20,11 +20,15 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-#: How long an entrypoint that is to end has before it is killed, in seconds.
+#: How long an entrypoint that is to end has before it is killed, in seconds, and the most that a job may say instead.
 GRACE_S = 5.0
+GRACE_S_MAX = 3600.0
+#: A job's variables that say how it is ended: by which signal, and how long it has then.
+STOP_SIGNAL_VARIABLE = "RAY_JOB_STOP_SIGNAL"
+STOP_WAIT_VARIABLE = "RAY_JOB_STOP_WAIT_TIME_S"
 #: How much of its output travels at once, in bytes.
 PIECE_BYTES = 64 << 10
 #: How much of it is kept, in bytes.
@@ -89,7 +93,8 @@ class Entrypoint:
             process = self._process
         if process is None:
             return
-        for number in (signal.SIGTERM, signal.SIGKILL):
+        first, grace = ending(os.environ)
+        for number in (first, signal.SIGKILL):
             try:
                 os.killpg(process.pid, number)
             except ProcessLookupError:
@@ -100,8 +105,19 @@ class Entrypoint:
             except ProcessLookupError:
                 continue  # it has ended; what else is in its group is killed
             watched.register(descriptor, select.POLLIN)
-            watched.poll(GRACE_S * 1000)
+            watched.poll(grace * 1000)
             os.close(descriptor)
+
+
+def ending(variables: Mapping[str, str]) -> tuple[signal.Signals, float]:
+    """By which signal a job is asked to end, and how many seconds it has then. What makes no sense is as if it were not said."""
+    named = getattr(signal, variables.get(STOP_SIGNAL_VARIABLE) or "SIGTERM", None)
+    first = named if isinstance(named, signal.Signals) else signal.SIGTERM
+    try:
+        grace = float(variables.get(STOP_WAIT_VARIABLE) or GRACE_S)
+    except ValueError:
+        grace = GRACE_S
+    return first, min(grace, GRACE_S_MAX) if grace >= 0 else GRACE_S
 
 
 def _read(descriptor: int) -> bytes | None:
@@ -123,6 +139,7 @@ class Job:
         self._is_running = False
         self._entrypoint: Any = None
         self._written = 0
+        self._variables: dict[str, str] = {}
 
     def say(self, word: Any) -> None:
         """Invariant 1."""
@@ -146,13 +163,14 @@ class Job:
 
         # What has not begun is killed with the actor, or never made.
         if self._is_running:
-            oxiray.wait([self._entrypoint.stop.remote()], timeout=2 * GRACE_S + 1)
+            oxiray.wait([self._entrypoint.stop.remote()], timeout=2 * ending(self._variables)[1] + 1)
         self.say({"ended": -signal.SIGTERM})
         os._exit(0)
 
     def _run(self) -> None:
         import oxiray
         from oxiray import _environment
+        from oxiray.exceptions import RuntimeEnvSetupError
         from oxiray.job_config import JobConfig
         from oxiray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -165,7 +183,11 @@ class Job:
         if not isinstance(asked, dict):
             raise ValueError(f"the runtime environment is {asked!r}: it is a dictionary, such as {{'env_vars': {{}}}}")
         # Settled here, so that what the entrypoint starts is told the very packages.
-        environment = _environment.settled(oxiray.runtime_env.checked(asked))
+        try:
+            environment = _environment.settled(oxiray.runtime_env.checked(asked))
+        except (OSError, TypeError, ValueError) as error:
+            raise RuntimeEnvSetupError(str(error)) from error
+        self._variables = dict(environment.get("env_vars") or {})
         options: dict[str, Any] = {"num_cpus": 0, "max_concurrency": 2, "runtime_env": environment}
         resources = dict(order["resources"])
         for name, option in (("CPU", "num_cpus"), ("GPU", "num_gpus"), ("memory", "memory")):
@@ -173,7 +195,9 @@ class Job:
                 options[option] = resources.pop(name)
         if resources:
             options["resources"] = resources
-        if not order["resources"]:
+        if order["label_selector"]:
+            options["label_selector"] = order["label_selector"]
+        elif not order["resources"]:
             own = oxiray.get_runtime_context().get_node_id()
             options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(own, soft=False)
         # What the program starts is in the job's environment, too.

@@ -11,7 +11,9 @@ from typing import Any
 
 logger = logging.getLogger("ray")
 
-_DASHBOARD = "there is no dashboard: `oxiray status`, `oxiray list` and ray.util.state show what runs"
+_DASHBOARD = (
+    "the dashboard of a program's own cluster answers on this machine only: `oxiray start --head --dashboard-host=...` answers others"
+)
 _ISOLATION = "no cgroups are made for the daemon's own processes: limit the program where it is started, as by systemd-run or a container"
 _REDIS = "there is no Redis: `oxiray start --head --store=...` says where the cluster's state is kept"
 _TRANSPORT = (
@@ -23,9 +25,7 @@ _LABELS = "the labels of tasks and actors are shown nowhere"
 #: What each option means where it has its default, and why it has no effect, by the function that takes it.
 OPTIONS: dict[str, dict[str, tuple[tuple[Any, ...], str]]] = {
     "init": {
-        "include_dashboard": ((None, False), _DASHBOARD),
         "dashboard_host": (("127.0.0.1", "localhost", None), _DASHBOARD),
-        "dashboard_port": ((None,), _DASHBOARD),
         "proxy_server_url": ((None,), _DASHBOARD),
         "enable_resource_isolation": ((False,), _ISOLATION),
         "cgroup_path": ((None,), _ISOLATION),

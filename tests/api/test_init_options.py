@@ -67,6 +67,7 @@ REFUSED = [
     ({"_memory": "x"}, TypeError, "_memory"),
     ({"_memory": -1}, ValueError, "must be nonnegative"),
     ({"dashboard_port": "x"}, TypeError, "dashboard_port"),
+    ({"dashboard_port": 70_000}, ValueError, "from 1 to 65535"),
     ({"cgroup_path": "/x"}, ValueError, "resource isolation is not enabled"),
     ({"system_reserved_cpu": 1.0}, ValueError, "resource isolation is not enabled"),
     ({"system_reserved_memory": 1}, ValueError, "resource isolation is not enabled"),

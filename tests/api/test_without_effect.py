@@ -28,9 +28,7 @@ def caplog(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) ->
 
 GIVEN = {
     "init": {
-        "include_dashboard": True,
         "dashboard_host": "0.0.0.0",
-        "dashboard_port": 8265,
         "proxy_server_url": "http://proxy",
         "enable_resource_isolation": True,
         "cgroup_path": "/sys/fs/cgroup",
@@ -87,12 +85,12 @@ def test_decorators_and_calls_tell(caplog: pytest.LogCaptureFixture) -> None:
 def test_init_and_put_tell_and_go_on() -> None:
     program = (
         "import oxiray as ray\n"
-        "ray.init(num_cpus=1, include_dashboard=True, dashboard_host='0.0.0.0', _metrics_export_port=8080,\n"
+        "ray.init(num_cpus=1, dashboard_host='0.0.0.0', _metrics_export_port=8080,\n"
         "         _system_config={'worker_register_timeout_seconds': 5, 'task_retry_delay_ms': 1},\n"
         "         logging_format='<%(name)s> %(message)s')\n"
         "print(ray.get(ray.put(7, _tensor_transport='nixl')))\n"
         "ray.shutdown()\n"
-        "ray.init(num_cpus=1, include_dashboard=True)\n"
+        "ray.init(num_cpus=1, dashboard_host='0.0.0.0')\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "7\n"

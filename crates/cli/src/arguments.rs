@@ -57,6 +57,8 @@ pub(crate) enum Order {
     Metrics(MetricsOptions),
     /// Brings machines for what waits, and takes away those that nobody uses.
     Autoscaler(AutoscalerOptions),
+    /// Prints the address of the cluster's page, which opens it once within a minute; and the token by which programs are let in.
+    Dashboard(crate::dashboard::DashboardOrder),
     /// Makes, lists and revokes what lets machines join.
     Token(crate::token::TokenOptions),
     /// Submits programs to the cluster, and shows their status and output: submit, status, logs, stop, list.
@@ -189,6 +191,39 @@ pub(crate) struct SchedulingOptions {
     pub(crate) job_order: Option<String>,
 }
 
+/// What answers over HTTP.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DashboardOptions {
+    /// With --head: answers over HTTP: Ray's jobs API, lists of what runs, and a page. It is not, unless this, --dashboard-port or an
+    /// address of --dashboard-host that other machines reach is given; `false` wins over both.
+    #[arg(long, value_name = "BOOLEAN", num_args = 0..=1, default_missing_value = "true",
+        value_parser = clap::builder::BoolishValueParser::new())]
+    pub(crate) include_dashboard: Option<bool>,
+    /// The address where it is answered; 127.0.0.1 where this is left out. One that other machines reach needs --dashboard-tls-cert
+    /// or --dashboard-plaintext.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) dashboard_host: Option<String>,
+    /// The port where it is answered; the first free one from 8265 on where this is left out.
+    #[arg(long, value_name = "PORT")]
+    pub(crate) dashboard_port: Option<u16>,
+    /// A further port of that address that tells the node's health and nothing else, for probes of KubeRay.
+    #[arg(long, value_name = "PORT")]
+    pub(crate) dashboard_agent_listen_port: Option<u16>,
+    /// A name of this machine that requests may bear, beside its addresses and `localhost`; may be given several times. Requests for
+    /// other names are refused, so that no page of a browser reaches this by a name of its own.
+    #[arg(long = "dashboard-allow-host", value_name = "NAME")]
+    pub(crate) dashboard_allow_hosts: Vec<String>,
+    /// The certificate by which it is known, as PEM, with those that lead to its authority.
+    #[arg(long, value_name = "FILE", requires = "dashboard_tls_key")]
+    pub(crate) dashboard_tls_cert: Option<PathBuf>,
+    /// The key of that certificate, as PEM.
+    #[arg(long, value_name = "FILE", requires = "dashboard_tls_cert")]
+    pub(crate) dashboard_tls_key: Option<PathBuf>,
+    /// Answers other machines without TLS: whoever can read the network can then run programs on the cluster.
+    #[arg(long, conflicts_with = "dashboard_tls_cert")]
+    pub(crate) dashboard_plaintext: bool,
+}
+
 #[derive(Debug, Clone, Args)]
 pub(crate) struct StartOptions {
     /// Starts a cluster's first machine.
@@ -248,6 +283,8 @@ pub(crate) struct StartOptions {
     pub(crate) devices: DeviceOptions,
     #[command(flatten)]
     pub(crate) scheduling: SchedulingOptions,
+    #[command(flatten)]
+    pub(crate) dashboard: DashboardOptions,
     /// The machine's address.
     #[arg(long)]
     pub(crate) node_ip_address: Option<String>,

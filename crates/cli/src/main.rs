@@ -5,11 +5,13 @@ mod autoscaler;
 mod called;
 mod completions;
 mod daemon;
+mod dashboard;
 mod device;
 mod device_check;
 mod drain;
 mod explain;
 mod hardware;
+mod http;
 mod identifiers;
 mod job;
 mod labels;
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
         Order::Summary(options) => list::summary(&options),
         Order::Memory(options) => memory::run(&options),
         Order::Metrics(options) => metrics::run(&options),
+        Order::Dashboard(order) => dashboard::run(&order),
         Order::Token(options) => token::run(&options),
         Order::Job(options) => job::run(&options),
         Order::Hardware(options) => hardware::run(&options),

@@ -19,9 +19,9 @@ const ADVICE: &[(&[&str], &str)] = &[
          (`oxiray operator`); `oxiray job submit` runs a program on a cluster, and `oxiray status` shows its nodes",
     ),
     (
-        &["dashboard", "history-server"],
-        "there is no dashboard in this version: `oxiray status`, `oxiray list`, `oxiray explain` and `oxiray memory` show \
-         the cluster's state",
+        &["history-server"],
+        "a cluster's past is not kept in this version: `oxiray status`, `oxiray list`, `oxiray explain` and `oxiray memory` show \
+         what it does, and `oxiray dashboard` opens its page",
     ),
     (
         &["logs", "cluster-dump", "local-dump"],

@@ -2,7 +2,7 @@
 
 use crate::arguments::StartOptions;
 use crate::visit;
-use crate::{autoscaler, called, labels, say};
+use crate::{autoscaler, called, dashboard, labels, say};
 use anyhow::{Context as _, bail};
 use oxiray_node::{Config, HeadConfig, MachineConfig, MemberConfig, Mode, Ready, StoreConfig, lease};
 use oxiray_wire::session::logs_of;
@@ -69,6 +69,7 @@ fn head_config(options: &StartOptions, is_first: bool) -> anyhow::Result<HeadCon
         preemption: options.scheduling.preemption.clone(),
         preemption_grace_s: options.scheduling.preemption_grace_s,
         job_order: options.scheduling.job_order.clone(),
+        dashboard: dashboard::config(options, |name| std::env::var(name).ok())?,
     })
 }
 
@@ -91,6 +92,11 @@ fn config(options: &StartOptions) -> anyhow::Result<Config> {
     if options.join_wait.is_some() && options.token_file.is_none() {
         bail!(
             "--join-wait is of use with --address=HOST:PORT and --token-file only: it waits for a head on another machine"
+        );
+    }
+    if options.dashboard.is_asked() && !options.head {
+        bail!(
+            "--include-dashboard and what goes with it are of use with --head only: the head answers for the cluster"
         );
     }
     if options.token_file.is_some() && join.is_none() {

@@ -15,12 +15,8 @@ enum Takes {
 
 /// Each option, what it takes, and why it changes nothing.
 const OPTIONS: &[(&str, Takes, &str)] = &[
-    ("include-dashboard", Takes::Truth, "there is no dashboard"),
-    ("dashboard-host", Takes::Text, "there is no dashboard"),
-    ("dashboard-port", Takes::Port, "there is no dashboard"),
-    ("dashboard-agent-listen-port", Takes::Port, "there is no dashboard"),
-    ("dashboard-agent-grpc-port", Takes::Port, "there is no dashboard"),
-    ("proxy-server-url", Takes::Text, "there is no dashboard"),
+    ("dashboard-agent-grpc-port", Takes::Port, "the dashboard has no agents on other nodes"),
+    ("proxy-server-url", Takes::Text, "the dashboard is one program"),
     ("ray-client-server-port", Takes::Port, "there is no client server"),
     ("min-worker-port", Takes::Port, "workers need no ports"),
     ("max-worker-port", Takes::Port, "workers need no ports"),

@@ -136,11 +136,9 @@ fn visible_devices_are_offered_under_their_own_names() {
 #[test]
 fn options_of_parts_that_are_not_built_are_taken_and_said_to_do_nothing() {
     let place = Place::new();
-    let told = place.start(&["--include-dashboard=true", "--dashboard-port=8265", "--disable-usage-stats"]);
+    let told = place.start(&["--include-log-monitor=true", "--ray-client-server-port=10001", "--disable-usage-stats"]);
     assert!(
-        told.contains(
-            "without effect in this version: --include-dashboard (there is no dashboard), --dashboard-port (there is no"
-        ),
+        told.contains("without effect in this version: --ray-client-server-port (there is no client server)"),
         "{told}"
     );
     assert!(!told.contains("--disable-usage-stats"), "{told}");

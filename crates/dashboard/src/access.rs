@@ -13,24 +13,13 @@ const TOKEN_BYTES_MAX: usize = 4096;
 
 /// Adds the token that opens everything, and the one that reads only.
 pub(crate) fn add_tokens(keys: &Keys, session: &Path) -> anyhow::Result<()> {
-    let whole = match given(|name| std::env::var(name).ok())? {
+    let whole = match oxiray_visitor::http_token(|name| std::env::var(name).ok())? {
         Some(token) => token,
         None => kept(&session.join(HTTP_TOKEN))?,
     };
     keys.add(&whole, Right::All)?;
     keys.add(&kept(&session.join(HTTP_TOKEN_READ))?, Right::Read)?;
     Ok(())
-}
-
-/// The token that the environment says, as Ray's programs read it.
-fn given(variable: impl Fn(&str) -> Option<String>) -> anyhow::Result<Option<String>> {
-    let said = |name: &str| variable(name).filter(|text| !text.is_empty());
-    if let Some(token) = said("RAY_AUTH_TOKEN") {
-        return Ok(Some(token.trim().to_owned()));
-    }
-    let Some(path) = said("RAY_AUTH_TOKEN_PATH") else { return Ok(None) };
-    let text = fs::read_to_string(&path).with_context(|| format!("RAY_AUTH_TOKEN_PATH={path} cannot be read"))?;
-    Ok(Some(text.trim().to_owned()))
 }
 
 /// The token of a file of the session, which is made where there is none.
@@ -55,27 +44,16 @@ fn kept(path: &Path) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
-    fn the_environment_comes_first_and_a_file_is_made_once() {
+    fn a_file_is_made_once_and_is_its_owners() {
         let folder = std::env::temp_dir().join(format!("oxiray-access-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
-        let file = folder.join("given");
-        fs::write(&file, " from-a-file-1234 \n").expect("written");
-        let path = file.display().to_string();
-        let said = |token: &'static str| {
-            let path = path.clone();
-            move |name: &str| match name {
-                "RAY_AUTH_TOKEN" => Some(token.to_owned()),
-                _ => Some(path.clone()),
-            }
-        };
-        assert_eq!(given(said("direct")).expect("read").as_deref(), Some("direct"));
-        assert_eq!(given(said("")).expect("read").as_deref(), Some("from-a-file-1234"));
-        assert_eq!(given(|_| None).expect("nothing is said"), None);
         let own = folder.join("own");
         let made = kept(&own).expect("made");
         assert_eq!((made.len(), kept(&own).expect("read")), (64, made));
+        assert_eq!(fs::metadata(&own).expect("it is there").permissions().mode() & 0o777, 0o600);
         fs::remove_dir_all(&folder).expect("removed");
     }
 }

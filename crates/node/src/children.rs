@@ -1,6 +1,7 @@
-//! The processes that the daemon starts itself: templates, the makers of environments, and the drivers of submitted jobs.
-//! Workers are their templates' children.
+//! The processes that the daemon starts itself: templates, the makers of environments, the drivers of submitted jobs, and
+//! the dashboard. Workers are their templates' children.
 
+pub(crate) mod dashboard;
 pub(crate) mod environments;
 pub(crate) mod packages;
 pub(crate) mod submissions;
@@ -8,6 +9,7 @@ pub(crate) mod templates;
 
 use crate::descriptors::with_reserve;
 use crate::line_log::LineLog;
+use dashboard::Dashboard;
 use environments::Environments;
 use oxiray_machine::Origin;
 use oxiray_processes::ChildReaper;
@@ -32,13 +34,15 @@ pub(crate) struct Children {
     pub(crate) templates: Templates,
     pub(crate) environments: Environments,
     pub(crate) submissions: Submissions,
+    /// What answers over HTTP, where that was asked for.
+    pub(crate) dashboard: Option<Dashboard>,
 }
 
 impl Children {
     /// `early`: a template that was started before there was anything else.
-    pub(crate) fn new(reaper: ChildReaper, early: Option<TemplateProcess>) -> Self {
+    pub(crate) fn new(reaper: ChildReaper, early: Option<TemplateProcess>, dashboard: Option<Dashboard>) -> Self {
         let (environments, submissions) = (Environments::default(), Submissions::default());
-        Self { reaper, templates: Templates::new(early), environments, submissions }
+        Self { reaper, templates: Templates::new(early), environments, submissions, dashboard }
     }
 
     /// Starts a template, where it was not started before there was anything else.

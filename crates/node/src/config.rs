@@ -12,7 +12,7 @@ use oxiray_machine::{CAP, IsolationPlan, Level, Plan, Rules, SHARE_VARIABLE};
 use oxiray_resources::{Inventory, MemoryShares, ResourceName, Topology};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -147,6 +147,28 @@ pub struct HeadConfig {
     pub preemption_grace_s: Option<f64>,
     /// How jobs of equal priority are served: `fair` or `arrival`; as `OXIRAY_JOB_ORDER` says where it is left out.
     pub job_order: Option<String>,
+    /// What answers over HTTP, where that is wanted.
+    pub dashboard: Option<DashboardConfig>,
+}
+
+/// Where the dashboard answers, and how.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DashboardConfig {
+    /// The address; 127.0.0.1 where it is left out.
+    pub host: Option<IpAddr>,
+    /// The port; the first free one from Ray's on where it is left out.
+    pub port: Option<u16>,
+    /// A further port, where the node's health is told and nothing else.
+    pub agent_port: Option<u16>,
+    /// Names that requests may bear, beside addresses and `localhost`.
+    pub allow_hosts: Vec<String>,
+    /// The certificate by which it is known, as PEM.
+    pub tls_cert: Option<PathBuf>,
+    /// The certificate's key.
+    pub tls_key: Option<PathBuf>,
+    /// Whether other machines are answered without TLS.
+    pub plaintext: bool,
 }
 
 /// The cluster that a machine joins, and how.

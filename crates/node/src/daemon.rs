@@ -9,6 +9,7 @@
 
 mod admission;
 mod confining;
+mod dashboard;
 mod effects;
 mod entry;
 mod environments;
@@ -30,6 +31,7 @@ mod transfer;
 mod visitors;
 
 use crate::children::Children;
+use crate::children::dashboard::Dashboard;
 use crate::device_client::{DeviceAnswer, DeviceClient};
 use crate::journal::JournalClient;
 use crate::lifetime::{Ended, Lifetime};
@@ -105,6 +107,7 @@ impl Daemon {
             self.end_slow_newcomers();
             self.end_stalled();
             self.end_overdue_submissions();
+            self.start_dashboard();
             self.keep_leases();
             self.look_for_head();
             self.carry_out();
@@ -127,7 +130,8 @@ impl Daemon {
         let turns = [network, self.membership.return_deadline(), self.turn_deadline()];
         let memory = self.workers.memory.deadline(self.turn.now);
         let others = [self.children.submissions.deadline(), self.streams.progress_deadline(), memory];
-        own.into_iter().chain(turns).chain(others).flatten().min()
+        let dashboard = [self.children.dashboard.as_ref().and_then(Dashboard::deadline)];
+        own.into_iter().chain(turns).chain(others).chain(dashboard).flatten().min()
     }
 
     /// DAEMON-3: what peers and workers say and print waits for its turn, which is in this turn of the loop for whoever had

@@ -4,9 +4,11 @@
 //! autoscaler, the operator. [`session`] finds the daemons of this user, for visitors and for drivers; [`Visitor`] is the
 //! connection of a visitor, and [`json`] writes what a head answers for people and programs.
 
+mod http_token;
 pub mod json;
 pub mod session;
 mod visitor;
 
+pub use http_token::http_token;
 pub use session::{Description, FoundSession};
 pub use visitor::{Question, VisitError, Visitor, number_of};

@@ -1,1 +1,174 @@
+use super::*;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
 
+const TOKEN: &str = "0123456789abcdef";
+const PAGE: OpenPath = OpenPath { path: "/", content_type: "text/html", body: b"page" };
+
+fn rules() -> PorchRules {
+    let hosts = vec!["own.example".to_owned(), "*-head-svc.team.svc".to_owned()];
+    let rules = PorchRules { hosts, open: vec![PAGE], ..PorchRules::default() };
+    rules.keys.add(TOKEN, Right::All).expect("a key");
+    rules.keys.add("only-for-reading-it", Right::Read).expect("a key");
+    rules
+}
+
+fn judged(head: &str) -> PorchVerdict {
+    let text = format!("{}\r\n\r\n", head.replace('\n', "\r\n"));
+    let (head, length) = parse_head(text.as_bytes()).expect("a head").expect("it is whole");
+    assert_eq!(length, text.len());
+    rules().judge(&head, Instant::now())
+}
+
+fn status(head: &str) -> u16 {
+    match judged(head) {
+        PorchVerdict::Open(_) => 0,
+        PorchVerdict::Proven(_) => 200,
+        PorchVerdict::Refused(refusal) => refusal.status.0,
+    }
+}
+
+#[test]
+fn a_host_is_an_address_or_a_name_that_was_allowed() {
+    let of = |host: &str| status(&format!("GET / HTTP/1.1\nHost: {host}"));
+    for own in
+        ["127.0.0.1", "10.0.0.1:1", "[::1]", "[::1]:8265", "localhost:9", "own.example:80", "a-head-svc.team.svc:8265"]
+    {
+        assert_eq!(of(own), 0, "{own}");
+    }
+    for other in [
+        "evil.com",
+        "localhost.evil.com",
+        "127.0.0.1.evil.com",
+        "own.example.evil.com",
+        "a.b-head-svc.team.svc",
+        "a-head-svc.team.svc.evil.com",
+        "-head-svc.other.svc",
+        "localhost:",
+        "localhost:99999",
+        "localhost:+1",
+        "[::1]x",
+        "[::1",
+        "",
+        "a b",
+        "2130706433.evil.com",
+    ] {
+        assert_eq!(of(other), 421, "{other}");
+    }
+    assert_eq!(status("GET / HTTP/1.1"), 421);
+    assert_eq!(status("GET / HTTP/1.1\nHost: localhost\nHost: localhost"), 421);
+}
+
+#[test]
+fn what_a_token_opens() {
+    let of = |request: &str, token: &str| {
+        judged(&format!("{request} HTTP/1.1\nHost: localhost\nAuthorization: Bearer {token}"))
+    };
+    assert_eq!(of("POST /api/jobs/", TOKEN), PorchVerdict::Proven(Right::All));
+    assert_eq!(of("GET /api/jobs/", "only-for-reading-it"), PorchVerdict::Proven(Right::Read));
+    let refused = |verdict| match verdict {
+        PorchVerdict::Refused(PorchRefusal { status: (code, _), is_slow, .. }) => (code, is_slow),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(refused(of("POST /api/jobs/", "only-for-reading-it")), (403, false));
+    assert_eq!(refused(of("GET /api/jobs/", "0123456789abcdeF")), (403, true), "a guess is answered late");
+    assert_eq!(status("GET /api/jobs/ HTTP/1.1\nHost: localhost"), 401);
+    assert_eq!(status("POST / HTTP/1.1\nHost: localhost"), 401, "only reading is open");
+}
+
+#[test]
+fn keys_end_are_used_up_and_are_bounded() {
+    let (keys, begin) = (Keys::default(), Instant::now());
+    assert_eq!(keys.add("short", Right::All), Err(KeyError::Short(5)));
+    assert_eq!(keys.add("with a blank in it", Right::All), Err(KeyError::Unsendable));
+    let lifetime = Duration::from_secs(60);
+    let once = keys.lend(Right::Trade, begin, lifetime).expect("a key");
+    assert_eq!(keys.right_of(once.as_bytes(), begin), Some(Right::Trade));
+    assert_eq!(keys.right_of(once.as_bytes(), begin + lifetime), None);
+    assert!(!keys.use_up(once.as_bytes(), begin + lifetime));
+    assert!(keys.use_up(once.as_bytes(), begin));
+    assert!(!keys.use_up(once.as_bytes(), begin), "it was used");
+    let session = keys.lend(Right::All, begin, lifetime).expect("a key");
+    assert!(!keys.use_up(session.as_bytes(), begin), "a session's key opens no other");
+    for later in 1..=1000 {
+        keys.lend(Right::Trade, begin + Duration::from_millis(later), lifetime).expect("a key");
+    }
+    assert_eq!(keys.right_of(session.as_bytes(), begin), None, "those that end first make room");
+    assert_eq!(format!("{keys:?}"), "Keys(…)");
+}
+
+#[test]
+fn a_head_is_read_as_far_as_it_has_come() {
+    let whole = b"GET /a?b HTTP/1.1\r\nHost: x\r\n\r\nbody";
+    for end in 0..whole.len() - 4 {
+        assert_eq!(parse_head(&whole[..end]), Ok(None), "{end}");
+    }
+    let (head, length) = parse_head(whole).expect("a head").expect("it is whole");
+    assert_eq!((head.method, head.target, head.path(), length), ("GET", "/a?b", "/a", whole.len() - 4));
+    assert_eq!(parse_head(b"GET / HTTP/1.1\r\nX: y\n"), Err(HeadError::Malformed));
+    assert_eq!(parse_head(&[b'a'; HEAD_BYTES_MAX]), Err(HeadError::TooLong));
+}
+
+/// A porch, and those that it let in.
+fn porch() -> (Porch, mpsc::Receiver<ProvenPeer>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let (sender, arrivals) = mpsc::channel();
+    let options = PorchOptions { listener, rules: Arc::new(rules()), tls: None };
+    (Porch::open(options, move |peer| drop(sender.send(peer))).expect("a porch"), arrivals)
+}
+
+fn said(porch: &Porch, request: &str) -> String {
+    let mut stream = TcpStream::connect(porch.address()).expect("it listens");
+    stream.write_all(request.as_bytes()).expect("sent");
+    let mut answer = String::new();
+    // A peer that was refused while it still sent may be told so by the end of its connection.
+    let _ = stream.read_to_string(&mut answer);
+    answer
+}
+
+#[test]
+fn who_proves_itself_is_handed_on_with_what_it_said() {
+    let (porch, arrivals) = porch();
+    let request =
+        format!("PUT /x HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: 4\r\n\r\nbo");
+    let mut stream = TcpStream::connect(porch.address()).expect("it listens");
+    stream.write_all(request.as_bytes()).expect("sent");
+    let mut arrival = arrivals.recv_timeout(Duration::from_secs(30)).expect("it is let in");
+    assert!(request.as_bytes().starts_with(&arrival.heard) && arrival.heard.len() > request.len() - 5);
+    arrival.stream.write_all(b"in").expect("it takes it");
+    drop(arrival);
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    assert_eq!(answer, "in");
+}
+
+#[test]
+fn strangers_are_answered_here_and_are_handed_nowhere() {
+    let (porch, arrivals) = porch();
+    let open = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let answer = said(&porch, &format!("{open}{open}GET / HTTP/1.1\r\nHost: evil.com\r\n\r\n"));
+    assert_eq!(answer.matches("\r\n\r\npage").count(), 2, "{answer}");
+    assert!(answer.contains("HTTP/1.1 421 Misdirected Request"));
+    let body = "x".repeat(100_000);
+    let refused = said(&porch, &format!("PUT /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n{body}"));
+    assert!(refused.starts_with("HTTP/1.1 401 ") && refused.ends_with("Missing authentication token"), "{refused}");
+    assert!(arrivals.try_recv().is_err());
+}
+
+#[test]
+fn many_pipelined_requests_are_answered_up_to_a_bound() {
+    let (porch, _arrivals) = porch();
+    let answer = said(&porch, &"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(300));
+    assert_eq!(answer.matches("HTTP/1.1 200 OK").count(), 100);
+}
+
+#[test]
+fn silent_peers_lose_their_places_to_those_that_come() {
+    let (porch, _arrivals) = porch();
+    let mut silent: Vec<TcpStream> =
+        (0..100).map(|_| TcpStream::connect(porch.address()).expect("it listens")).collect();
+    assert!(said(&porch, "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ends_with("page"));
+    assert_eq!(silent[0].read(&mut [0]).expect("its end"), 0);
+}

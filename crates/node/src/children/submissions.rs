@@ -26,8 +26,11 @@ use std::time::{Duration, Instant};
 
 /// What such a process runs.
 const PROGRAM: &str = program!("oxiray._submitted_job");
-/// How long one that is to end its job has before it is killed; it gives the entrypoint a third of that.
+/// How long one that is to end its job has before it is killed; it gives the entrypoint a third of that, or as long as the job says.
 const ENDING_LIMIT: Duration = Duration::from_secs(15);
+/// The longest that a job may say, in seconds, and the variable of its environment that says it.
+const GRACE_S_MAX: f64 = 3600.0;
+const GRACE_VARIABLE: &str = "RAY_JOB_STOP_WAIT_TIME_S";
 /// The most that is kept of a line that has not ended.
 const WORD_BYTES_MAX: usize = 64 << 10;
 
@@ -38,6 +41,8 @@ struct Submitted {
     pid: u32,
     words: File,
     partial: Vec<u8>,
+    /// How long it has to end.
+    ending_limit: Duration,
     /// When it is killed.
     overdue: Option<Instant>,
 }
@@ -74,6 +79,7 @@ pub(crate) struct Submissions {
 pub(crate) struct Begun {
     pub(crate) pid: u32,
     words: OwnedFd,
+    ending_limit: Duration,
 }
 
 /// Where it is kept what a job prints.
@@ -109,14 +115,15 @@ impl Submissions {
             command.env("OXIRAY_TMPDIR", folder);
         }
         command.stdin(Stdio::from(told)).stdout(output.try_clone()?).stderr(output);
-        Ok(Begun { pid: command.spawn()?.id(), words })
+        Ok(Begun { pid: command.spawn()?.id(), words, ending_limit: ending_limit(&spec.runtime_env) })
     }
 
     /// From here on it is heard what the process of a job says.
     pub(crate) fn add(&mut self, poller: &Poller, key: Key, id: &str, begun: Begun) -> io::Result<()> {
-        let Begun { pid, words } = begun;
+        let Begun { pid, words, ending_limit } = begun;
         poller.watch(&words, Token::Submission(key))?;
-        let job = Submitted { id: id.to_owned(), pid, words: words.into(), partial: Vec::new(), overdue: None };
+        let (id, words) = (id.to_owned(), words.into());
+        let job = Submitted { id, pid, words, partial: Vec::new(), ending_limit, overdue: None };
         self.by_key.insert(key, job);
         Ok(())
     }
@@ -124,7 +131,7 @@ impl Submissions {
     /// Asks the process of a job to end it, and has it killed where it has not by then; `false` where it has none any more.
     pub(crate) fn end(&mut self, id: &str, now: Instant) -> bool {
         let Some(job) = self.by_key.values_mut().find(|job| job.id == id) else { return false };
-        job.overdue = Some(now + ENDING_LIMIT);
+        job.overdue = Some(now + job.ending_limit);
         // Its number is its own until the daemon has reaped it.
         if let Some(pid) = Pid::from_raw(job.pid as i32) {
             let _ = rustix::process::kill_process(pid, Signal::TERM);
@@ -173,6 +180,14 @@ impl Submissions {
     }
 }
 
+/// How long the process of a job with this environment has to end it.
+fn ending_limit(runtime_env: &str) -> Duration {
+    let environment: serde_json::Value = serde_json::from_str(runtime_env).unwrap_or_default();
+    let said = environment["env_vars"][GRACE_VARIABLE].as_str().and_then(|text| text.parse::<f64>().ok());
+    let said = said.filter(|seconds| *seconds >= 0.0).map(|seconds| seconds.min(GRACE_S_MAX));
+    said.map_or(ENDING_LIMIT, |seconds| ENDING_LIMIT + Duration::from_secs_f64(2.0 * seconds))
+}
+
 fn word(line: &[u8]) -> Word {
     match serde_json::from_slice(line) {
         Ok(Said::Started) => Word::Started,
@@ -191,4 +206,19 @@ fn whole_lines(partial: &mut Vec<u8>) -> Vec<Bytes> {
     let rest = partial.split_off(end + 1);
     let whole = std::mem::replace(partial, rest);
     whole[..end].split(|byte| *byte == b'\n').map(Bytes::copy_from_slice).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_says_how_long_it_has_to_end() {
+        let limit = |seconds: &str| ending_limit(&format!(r#"{{"env_vars": {{"{GRACE_VARIABLE}": "{seconds}"}}}}"#));
+        assert_eq!([limit("10"), limit("0")].map(|limit| limit.as_secs()), [35, 15]);
+        for nonsense in ["", "soon", "-1", "NaN"] {
+            assert_eq!(limit(nonsense), ENDING_LIMIT, "{nonsense}");
+        }
+        assert_eq!((ending_limit(""), limit("1e300").as_secs()), (ENDING_LIMIT, 7215));
+    }
 }

@@ -1,0 +1,109 @@
+//! The process that answers over HTTP for a head's cluster: started where it was asked for, and again whenever it ends.
+//!
+//! It is a visitor of this daemon, which never waits for it. Its end is a line in daemon.log, and no reason for anything else.
+
+use super::SESSION_VARIABLE;
+use crate::config::DashboardConfig;
+use crate::session::{Session, create};
+use std::io;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The program, beside this one.
+const PROGRAM: &str = "oxiray-dashboard";
+/// How long it is waited before it is started again, doubled each time up to the last.
+const DELAY: Duration = Duration::from_secs(1);
+const DELAY_MAX: Duration = Duration::from_secs(60);
+
+/// The process, and when it is started next.
+#[derive(Debug)]
+pub(crate) struct Dashboard {
+    config: DashboardConfig,
+    running: Option<(u32, Instant)>,
+    due: Option<Instant>,
+    delay: Duration,
+}
+
+impl Dashboard {
+    /// One that is to be started now.
+    pub(crate) fn new(config: DashboardConfig, now: Instant) -> Self {
+        Self { config, running: None, due: Some(now), delay: DELAY }
+    }
+
+    /// When it is to be started.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Starts it where it is time to. Returns its process.
+    pub(crate) fn start_due(&mut self, session: &Session, now: Instant) -> Option<io::Result<u32>> {
+        self.due.take_if(|due| *due <= now)?;
+        let started = self.command(session).and_then(|mut command| Ok(command.spawn()?.id()));
+        match &started {
+            Ok(pid) => self.running = Some((*pid, now)),
+            Err(_) => self.postpone(now),
+        }
+        Some(started)
+    }
+
+    /// A child of the daemon ended. Returns after how long it is started again, where it was this one.
+    pub(crate) fn ended(&mut self, pid: u32, now: Instant) -> Option<Duration> {
+        let (_, begun) = self.running.take_if(|(running, _)| *running == pid)?;
+        if now.saturating_duration_since(begun) >= DELAY_MAX {
+            self.delay = DELAY;
+        }
+        let delay = self.delay;
+        self.postpone(now);
+        Some(delay)
+    }
+
+    fn postpone(&mut self, now: Instant) {
+        self.due = Some(now + self.delay);
+        self.delay = (self.delay * 2).min(DELAY_MAX);
+    }
+
+    fn command(&self, session: &Session) -> io::Result<Command> {
+        let DashboardConfig { host, port, agent_port, allow_hosts, tls_cert, tls_key, plaintext } = &self.config;
+        let output = create(&session.logs().join("dashboard.log"))?;
+        let mut command = Command::new(std::env::current_exe()?.with_file_name(PROGRAM));
+        command.arg("--session").arg(session.directory()).arg(format!("--daemon={}", std::process::id()));
+        let texts = [("host", host.map(|host| host.to_string())), ("port", port.map(|port| port.to_string()))];
+        let further = [("agent-port", agent_port.map(|port| port.to_string()))];
+        for (name, value) in texts.into_iter().chain(further) {
+            command.args(value.map(|value| format!("--{name}={value}")));
+        }
+        command.args(allow_hosts.iter().map(|name| format!("--allow-host={name}")));
+        for (name, path) in [("--tls-cert", tls_cert), ("--tls-key", tls_key)] {
+            if let Some(path) = path {
+                command.arg(name).arg(path);
+            }
+        }
+        command.args(plaintext.then_some("--plaintext"));
+        command.env(SESSION_VARIABLE, session.directory());
+        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+        Ok(command)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_started_again_ever_later_and_soon_again_where_it_ran_for_long() {
+        let mut now = Instant::now();
+        let mut dashboard = Dashboard::new(DashboardConfig::default(), now);
+        assert_eq!(dashboard.deadline(), Some(now));
+        let mut delays = Vec::new();
+        for lived in [0, 0, 0, 0, 0, 0, 0, 0, 60, 0] {
+            dashboard.running = Some((7, now));
+            dashboard.due = None;
+            now += Duration::from_secs(lived);
+            assert_eq!(dashboard.ended(8, now), None);
+            let delay = dashboard.ended(7, now).expect("it ended");
+            assert_eq!(dashboard.deadline(), Some(now + delay));
+            delays.push(delay.as_secs());
+        }
+        assert_eq!(delays, [1, 2, 4, 8, 16, 32, 60, 60, 1, 2]);
+    }
+}
