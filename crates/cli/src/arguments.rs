@@ -224,6 +224,15 @@ pub(crate) struct DashboardOptions {
     pub(crate) dashboard_plaintext: bool,
 }
 
+/// What a head does beside starting its machine.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct HeadOptions {
+    #[command(flatten)]
+    pub(crate) scheduling: SchedulingOptions,
+    #[command(flatten)]
+    pub(crate) dashboard: DashboardOptions,
+}
+
 #[derive(Debug, Clone, Args)]
 pub(crate) struct StartOptions {
     /// Starts a cluster's first machine.
@@ -282,9 +291,7 @@ pub(crate) struct StartOptions {
     #[command(flatten)]
     pub(crate) devices: DeviceOptions,
     #[command(flatten)]
-    pub(crate) scheduling: SchedulingOptions,
-    #[command(flatten)]
-    pub(crate) dashboard: DashboardOptions,
+    pub(crate) of_head: HeadOptions,
     /// The machine's address.
     #[arg(long)]
     pub(crate) node_ip_address: Option<String>,

@@ -1,14 +1,12 @@
 //! `oxiray dashboard`, and what `oxiray start` is told of the dashboard.
 
 use crate::arguments::StartOptions;
-use crate::http::{Site, Verify};
-use crate::{say, visit};
+use crate::{http, say, visit};
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use oxiray_node::DashboardConfig;
 use oxiray_wire::session::{DASHBOARD, HTTP_TOKEN, HTTP_TOKEN_READ};
 use serde::Deserialize;
-use serde_json::json;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::MetadataExt as _;
@@ -70,10 +68,7 @@ pub(crate) fn run(options: &DashboardOrder) -> anyhow::Result<()> {
 /// The address of the page with a key that opens it once.
 fn page(session: &Path) -> anyhow::Result<String> {
     let Running { url, .. } = running(session)?;
-    let authorization = ("authorization".to_owned(), format!("Bearer {}", token(session, false)?));
-    // Whoever answers is a process of this user's, which holds that port: `running` has looked.
-    let site = Site::new(&url, vec![authorization], &Verify::Off)?;
-    let told = site.post("/ox/v1/keys", &json!({}))?.json()?;
+    let told = http::post(&format!("{url}/ox/v1/keys"), &token(session, false)?)?;
     let key = told["key"].as_str().context("the dashboard gave no key")?;
     Ok(format!("{url}/#key={key}"))
 }
@@ -116,7 +111,7 @@ pub(crate) fn config(
     options: &StartOptions,
     variable: impl Fn(&str) -> Option<String>,
 ) -> anyhow::Result<Option<DashboardConfig>> {
-    let given = &options.dashboard;
+    let given = &options.of_head.dashboard;
     let said = |name: &str| variable(name).is_some_and(|text| !text.is_empty());
     let mut host = given.dashboard_host.as_deref().map(host).transpose()?;
     let is_elsewhere = host.is_some_and(|host| !host.is_loopback());

@@ -10,12 +10,38 @@ use oxiray_wire::message::{Submission, SubmissionAction, SubmissionAsked, Submis
 use oxiray_wire::state::StateKind;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
-use std::io::Write as _;
+use std::io::{Seek as _, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// How often a job that runs is asked what it printed.
 const READ_PERIOD: Duration = Duration::from_millis(200);
+
+/// Whom is asked, and how.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct JobPlace {
+    /// The cluster's address; the current one where it is left out. With `http://HOST:PORT` or `https://HOST:PORT` the dashboard is
+    /// asked that answers there, of this cluster or another, and folders are those of this machine. RAY_API_SERVER_ADDRESS wins
+    /// over it.
+    #[arg(long, env = "RAY_ADDRESS")]
+    address: Option<String>,
+    /// Headers of requests over HTTP, as a JSON object of texts; those of RAY_JOB_HEADERS and the token of RAY_AUTH_TOKEN beside it.
+    #[arg(long, value_name = "JSON")]
+    headers: Option<String>,
+    /// Over HTTPS: whether the certificate is looked at, or the file with the authorities by which it is.
+    #[arg(long, value_name = "true|false|FILE", default_value = "true")]
+    verify: String,
+}
+
+impl JobPlace {
+    /// The address of a dashboard, where one is meant.
+    fn http(&self) -> Option<String> {
+        let said = std::env::var("RAY_API_SERVER_ADDRESS").ok().filter(|address| !address.is_empty());
+        let is_http = |address: &String| address.starts_with("http://") || address.starts_with("https://");
+        said.or(self.address.clone()).filter(is_http)
+    }
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct JobOptions {
@@ -78,9 +104,8 @@ struct SubmitOptions {
     /// Does not wait for the job's end.
     #[arg(long)]
     no_wait: bool,
-    /// The cluster's address; the current one where it is left out.
-    #[arg(long, env = "RAY_ADDRESS")]
-    address: Option<String>,
+    #[command(flatten)]
+    place: JobPlace,
     /// The program with its arguments, or one line for the shell.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     entrypoint: Vec<String>,
@@ -93,9 +118,8 @@ struct OneOptions {
     /// Prints all that is known as JSON.
     #[arg(long)]
     json: bool,
-    /// The cluster's address; the current one where it is left out.
-    #[arg(long, env = "RAY_ADDRESS")]
-    address: Option<String>,
+    #[command(flatten)]
+    place: JobPlace,
 }
 
 #[derive(Debug, Args)]
@@ -105,9 +129,8 @@ struct LogOptions {
     /// Goes on until the job ends.
     #[arg(short, long)]
     follow: bool,
-    /// The cluster's address; the current one where it is left out.
-    #[arg(long, env = "RAY_ADDRESS")]
-    address: Option<String>,
+    #[command(flatten)]
+    place: JobPlace,
 }
 
 #[derive(Debug, Args)]
@@ -117,18 +140,16 @@ struct StopOptions {
     /// Does not wait for the job's end.
     #[arg(long)]
     no_wait: bool,
-    /// The cluster's address; the current one where it is left out.
-    #[arg(long, env = "RAY_ADDRESS")]
-    address: Option<String>,
+    #[command(flatten)]
+    place: JobPlace,
 }
 
 #[derive(Debug, Args)]
 struct DeleteOptions {
     /// The job's name.
     id: String,
-    /// The cluster's address; the current one where it is left out.
-    #[arg(long, env = "RAY_ADDRESS")]
-    address: Option<String>,
+    #[command(flatten)]
+    place: JobPlace,
 }
 
 #[derive(Debug, Args)]
@@ -136,23 +157,73 @@ struct ListOptions {
     /// Prints all that is known as JSON.
     #[arg(long)]
     json: bool,
-    /// The cluster's address; the current one where it is left out.
-    #[arg(long, env = "RAY_ADDRESS")]
-    address: Option<String>,
+    #[command(flatten)]
+    place: JobPlace,
+}
+
+impl JobOrder {
+    fn place(&self) -> &JobPlace {
+        match self {
+            Self::Submit(options) => &options.place,
+            Self::Status(options) => &options.place,
+            Self::Logs(options) => &options.place,
+            Self::Stop(options) => &options.place,
+            Self::Delete(options) => &options.place,
+            Self::List(options) => &options.place,
+        }
+    }
 }
 
 pub(crate) fn run(options: &JobOptions) -> anyhow::Result<()> {
+    let place = options.order.place();
+    if let Some(address) = place.http() {
+        return over_http(&options.order, place, &address);
+    }
+    if place.headers.is_some() {
+        bail!(
+            "--headers are of use with --address=http://HOST:PORT only: the daemon of this machine is asked otherwise"
+        );
+    }
     match &options.order {
         JobOrder::Submit(options) => submit(options),
         JobOrder::Status(options) => status(options),
         JobOrder::Logs(options) => {
-            let mut visitor = begin(options.address.as_deref())?;
+            let mut visitor = begin(options.place.address.as_deref())?;
             print(&mut visitor, &options.id, options.follow).map(drop)
         }
         JobOrder::Stop(options) => stop(options),
         JobOrder::Delete(options) => delete(options),
         JobOrder::List(options) => list(options),
     }
+}
+
+/// What a dashboard is asked: the Python package, whose client also packs folders and follows logs, takes this process's place.
+fn over_http(order: &JobOrder, place: &JobPlace, address: &str) -> anyhow::Result<()> {
+    let order = match order {
+        JobOrder::Submit(options) => {
+            let spec = spec(options)?;
+            let environment: Json = serde_json::from_str(&spec.runtime_env).unwrap_or(Json::Null);
+            json!({"do": "submit", "wait": !options.no_wait, "id": options.submission_id, "entrypoint": spec.entrypoint,
+                "runtime_env": environment, "metadata": spec.metadata, "resources": spec.resources})
+        }
+        JobOrder::Status(options) => json!({"do": "status", "id": options.id, "json": options.json}),
+        JobOrder::Logs(options) => json!({"do": "logs", "id": options.id, "follow": options.follow}),
+        JobOrder::Stop(options) => json!({"do": "stop", "id": options.id, "wait": !options.no_wait}),
+        JobOrder::Delete(options) => json!({"do": "delete", "id": options.id}),
+        JobOrder::List(options) => json!({"do": "list", "json": options.json}),
+    };
+    let headers: Json = match &place.headers {
+        Some(text) => serde_json::from_str(text)
+            .with_context(|| format!("--headers is `{text}`; it is a JSON object of texts"))?,
+        None => json!({}),
+    };
+    let about = json!({"address": address, "headers": headers, "verify": place.verify, "order": order});
+    let mut told = std::fs::File::from(rustix::fs::memfd_create("oxiray-job", rustix::fs::MemfdFlags::CLOEXEC)?);
+    told.write_all(about.to_string().as_bytes())?;
+    told.rewind()?;
+    let mut command = oxiray_node::python_command("oxiray._job_command")?;
+    let error = command.stdin(told).exec();
+    bail!("Python, which speaks to dashboards, cannot be run: {error}")
 }
 
 fn begin(address: Option<&str>) -> anyhow::Result<Visitor> {
@@ -170,7 +241,7 @@ fn one(visitor: &mut Visitor, action: SubmissionAction, id: &str) -> anyhow::Res
 
 fn submit(options: &SubmitOptions) -> anyhow::Result<()> {
     let spec = spec(options)?;
-    let mut visitor = begin(options.address.as_deref())?;
+    let mut visitor = begin(options.place.address.as_deref())?;
     let id = options.submission_id.clone().unwrap_or_default();
     let asked = SubmissionAsked { spec: Some(spec), ..asked(SubmissionAction::Submit, &id) };
     let told = visitor.ask(asked, ANSWER_LIMIT)?;
@@ -287,14 +358,14 @@ fn print(visitor: &mut Visitor, id: &str, follow: bool) -> anyhow::Result<Submis
 }
 
 fn status(options: &OneOptions) -> anyhow::Result<()> {
-    let job = one(&mut begin(options.address.as_deref())?, SubmissionAction::List, &options.id)?;
+    let job = one(&mut begin(options.place.address.as_deref())?, SubmissionAction::List, &options.id)?;
     let text = if options.json { serde_json::to_string_pretty(&row(&job))? } else { sentence(&job) };
     say(&text);
     Ok(())
 }
 
 fn stop(options: &StopOptions) -> anyhow::Result<()> {
-    let mut visitor = begin(options.address.as_deref())?;
+    let mut visitor = begin(options.place.address.as_deref())?;
     let mut job = one(&mut visitor, SubmissionAction::Stop, &options.id)?;
     let mut jobs = StateCopy::default();
     while !options.no_wait && !job.state.is_final() {
@@ -306,13 +377,13 @@ fn stop(options: &StopOptions) -> anyhow::Result<()> {
 }
 
 fn delete(options: &DeleteOptions) -> anyhow::Result<()> {
-    let job = one(&mut begin(options.address.as_deref())?, SubmissionAction::Delete, &options.id)?;
+    let job = one(&mut begin(options.place.address.as_deref())?, SubmissionAction::Delete, &options.id)?;
     say(&format!("Job {} is deleted.", job.id));
     Ok(())
 }
 
 fn list(options: &ListOptions) -> anyhow::Result<()> {
-    let told = visit::ask(options.address.as_deref(), asked(SubmissionAction::List, ""))?;
+    let told = visit::ask(options.place.address.as_deref(), asked(SubmissionAction::List, ""))?;
     let rows: Vec<Json> = told.jobs.iter().map(row).collect();
     let columns = ["submission_id", "status", "entrypoint", "message"];
     let text = match (options.json, rows.is_empty()) {

@@ -66,9 +66,9 @@ fn head_config(options: &StartOptions, is_first: bool) -> anyhow::Result<HeadCon
         keeps_cluster: options.keep_cluster,
         certificate_ms: options.node_certificate.as_deref().map(certificate_ms).transpose()?,
         authority_file: options.authority_file.as_deref().map(std::path::absolute).transpose()?,
-        preemption: options.scheduling.preemption.clone(),
-        preemption_grace_s: options.scheduling.preemption_grace_s,
-        job_order: options.scheduling.job_order.clone(),
+        preemption: options.of_head.scheduling.preemption.clone(),
+        preemption_grace_s: options.of_head.scheduling.preemption_grace_s,
+        job_order: options.of_head.scheduling.job_order.clone(),
         dashboard: dashboard::config(options, |name| std::env::var(name).ok())?,
     })
 }
@@ -94,7 +94,7 @@ fn config(options: &StartOptions) -> anyhow::Result<Config> {
             "--join-wait is of use with --address=HOST:PORT and --token-file only: it waits for a head on another machine"
         );
     }
-    if options.dashboard.is_asked() && !options.head {
+    if options.of_head.dashboard.is_asked() && !options.head {
         bail!(
             "--include-dashboard and what goes with it are of use with --head only: the head answers for the cluster"
         );

@@ -2,7 +2,7 @@
 //!
 //! What is said is written by the shapes of the wire's messages ([`oxiray_wire::shape`]), with numbers, identifiers and
 //! texts that were heard before. A seed tells everything of what is said to the core ([`cluster`]) and to a connection
-//! ([`frames`]), and of what is done to a journal between two heads ([`journal`]). [`hostile`] says it to the daemons of a whole cluster, beside honest work.
+//! ([`frames`]), of what is asked at the porch ([`porch`]), and of what is done to a journal between two heads ([`journal`]). [`hostile`] says it to the daemons of a whole cluster, beside honest work.
 
 pub mod cluster;
 pub mod daemon;
@@ -10,6 +10,7 @@ pub mod frames;
 pub mod grammar;
 pub mod hostile;
 pub mod journal;
+pub mod porch;
 
 use cluster::{Cluster, CoreRun, FRAMES_PER_CLUSTER};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -4,7 +4,7 @@
 
 use clap::Parser;
 use oxiray_fuzz::cluster::{self, FRAMES_PER_CLUSTER};
-use oxiray_fuzz::{daemon, frames, hostile, journal, run};
+use oxiray_fuzz::{daemon, frames, hostile, journal, porch, run};
 use oxiray_ids::NodeId;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
@@ -14,6 +14,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+
+/// How many requests are made of one seed.
+const REQUESTS_PER_CLUSTER: u64 = 20_000;
 
 /// Says anything to the core and to connections, as clients, workers and members that were let in.
 #[derive(Debug, Parser)]
@@ -161,6 +164,7 @@ fn speak_to_cores(out: &mut impl io::Write, seconds: u64, first: u64) -> io::Res
             let seed = next.fetch_add(1, Ordering::Relaxed);
             connections.fetch_add(frames::run(seed, FRAMES_PER_CLUSTER / 8), Ordering::Relaxed);
             journal::run(seed, folder.path());
+            porch::run(seed, REQUESTS_PER_CLUSTER);
             match run(seed) {
                 Ok(told) => total.lock().expect("nobody panics with it").add(&told),
                 Err(failed) => {

@@ -2,7 +2,7 @@
 
 use oxiray_fuzz::hostile::left_out;
 use oxiray_fuzz::hostile::speech::{self, Speech};
-use oxiray_fuzz::{frames, journal, run};
+use oxiray_fuzz::{frames, journal, porch, run};
 use oxiray_ids::WorkerNumber;
 use oxiray_wire::Message;
 use oxiray_wire::frame::HEADER_BYTES;
@@ -43,6 +43,22 @@ fn a_changed_journal_holds_what_it_held_or_is_refused() {
         total.refused += told.refused;
     }
     assert!(total.whole > 50 && total.shorter > 100 && total.refused > 100, "{total:?}");
+}
+
+#[test]
+fn who_asks_at_the_porch_is_let_in_with_the_token_alone() {
+    let mut total = porch::Tally::default();
+    for seed in 0..20 {
+        let told = porch::run(seed, 5_000);
+        total.proven += told.proven;
+        total.refused += told.refused;
+        total.malformed += told.malformed;
+        total.partial += told.partial;
+    }
+    assert!(
+        total.proven > 200 && total.refused > 10_000 && total.malformed > 10_000 && total.partial > 100,
+        "{total:?}"
+    );
 }
 
 /// The message of a frame; nothing where it cannot be read.

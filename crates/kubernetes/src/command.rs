@@ -37,10 +37,15 @@ const KNOWN: &[&str] = &[
     "port",
     "object-store-memory",
     "node-manager-port",
+    "include-dashboard",
+    "dashboard-port",
+    "dashboard-host",
+    "dashboard-agent-listen-port",
 ];
+/// Those of the dashboard. An address alone asks for none, since KubeRay's own samples name one always.
+const DASHBOARD: &[&str] = &["include-dashboard", "dashboard-host", "dashboard-port", "dashboard-agent-listen-port"];
 /// Parameters that mean nothing here, and are left out without a word: KubeRay's own samples set them.
-const SILENT: &[&str] =
-    &["block", "dashboard-host", "no-monitor", "metrics-export-port", "address", "disable-usage-stats"];
+const SILENT: &[&str] = &["block", "no-monitor", "metrics-export-port", "address", "disable-usage-stats"];
 
 /// Whose start it is.
 #[derive(Debug, Clone, Copy)]
@@ -70,6 +75,9 @@ impl Start<'_> {
             let _ = write!(line, " --head --keep-cluster --port={port} --authority-file={SECRET_PATH}/authority");
             if self.keeps {
                 let _ = write!(line, " --node-lease={LEASE_S}");
+            }
+            for (name, value) in self.dashboard() {
+                let _ = write!(line, " --{name}={}", quoted(value));
             }
         } else {
             let _ = write!(
@@ -102,6 +110,17 @@ impl Start<'_> {
             let _ = write!(line, " --node-manager-port={}", quoted(value));
         }
         line
+    }
+
+    /// The parameters of the dashboard, where one is asked for.
+    fn dashboard(&self) -> impl Iterator<Item = (&str, &str)> {
+        let said = |name: &str| self.parameters.get(name).map(String::as_str);
+        let is_asked = match said("include-dashboard") {
+            Some(value) => value == "true",
+            None => said("dashboard-port").is_some(),
+        };
+        let given = DASHBOARD.iter().filter_map(move |name| Some((*name, said(name)?)));
+        given.filter(move |_| is_asked)
     }
 
     /// What of the parameters has no effect.

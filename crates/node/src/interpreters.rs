@@ -47,6 +47,20 @@ pub(crate) fn command(interpreter: &str) -> io::Result<Command> {
     Ok(command)
 }
 
+/// What runs the `main` of a module of Oxiray's by the interpreter that Oxiray was started by.
+///
+/// # Errors
+/// Where there is no such program.
+pub fn python_command(module: &str) -> io::Result<Command> {
+    let program = format!(
+        "import sys\nsys.path[:] = [path for path in sys.path if path not in ('', sys.argv[0].rpartition('/')[0])]\n\
+         from {module} import main\nmain()\n"
+    );
+    let mut command = command(&own())?;
+    command.args(["-c", &program]);
+    Ok(command)
+}
+
 /// The value of a variable for a process of Oxiray's: the working directory is on no search path.
 pub(crate) fn safe_value(name: &str, value: String) -> String {
     if SEARCH_PATHS.contains(&name) { oxiray_processes::without_working_directory(&value) } else { value }

@@ -68,6 +68,7 @@ mod workers;
 
 pub use config::{Config, DashboardConfig, HeadConfig, MachineConfig, MemberConfig, PlanError, StoreConfig};
 pub use daemon::{Mode, Ready, run};
+pub use interpreters::python_command;
 pub use session::forget_all;
 pub use start_error::StartError;
 pub use workers::memory::MonitorOptions;

@@ -97,6 +97,7 @@ pub fn number_of(message: &DaemonToVisitor) -> Option<u64> {
         DaemonToVisitor::Holdings(told) => Some(told.request),
         DaemonToVisitor::StateReport(told) => Some(told.request),
         DaemonToVisitor::StateChanges(told) => Some(told.request),
+        DaemonToVisitor::ChronicleBatch(told) => Some(told.request),
         DaemonToVisitor::MetricsReport(told) => Some(told.request),
         DaemonToVisitor::GrowthReport(told) => Some(told.request),
         DaemonToVisitor::SubmissionAnswer(told) => Some(told.request),

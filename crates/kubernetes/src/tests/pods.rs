@@ -251,3 +251,20 @@ fn a_template_that_others_would_make_up_for_can_be_applied() {
     assert_eq!(named("B").count(), 1);
     assert_eq!(objects[0]["spec"]["ports"][0]["protocol"], "TCP");
 }
+
+#[test]
+fn a_head_has_the_dashboard_that_its_parameters_ask_for() {
+    let with = |parameters: Value| {
+        let mut asked = cluster();
+        asked["spec"]["headGroupSpec"]["rayStartParams"] = parameters;
+        script(&made(&asked, &Settings::default()).0[0]).to_owned()
+    };
+    assert!(!with(json!({"dashboard-host": "0.0.0.0"})).contains("dashboard"), "every sample of KubeRay's says this");
+    let line =
+        with(json!({"include-dashboard": "true", "dashboard-host": "0.0.0.0", "dashboard-agent-listen-port": "52365"}));
+    for part in [" --include-dashboard=true", " --dashboard-host=0.0.0.0", " --dashboard-agent-listen-port=52365"] {
+        assert!(line.contains(part), "{part} in {line}");
+    }
+    assert!(with(json!({"dashboard-port": "8265"})).contains(" --dashboard-port=8265"));
+    assert!(!with(json!({"include-dashboard": "false", "dashboard-port": "8265"})).contains("dashboard"));
+}
