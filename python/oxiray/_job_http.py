@@ -20,7 +20,7 @@ from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import Any
 
-from oxiray import _environment_packages as packages
+from oxiray import _environment_cache as cache, _environment_packages as packages
 
 #: How long an answer may take, in seconds.
 _ANSWER_LIMIT_S = 60
@@ -140,8 +140,9 @@ class Site:
         return http.client.HTTPConnection(self._host, self._port, timeout=_ANSWER_LIMIT_S)
 
 
-def headers(given: Mapping[str, Any] | None, cookies: Mapping[str, Any] | None) -> dict[str, str]:
-    """What is sent with each request: RAY_JOB_HEADERS, what the program gave, and the token of RAY_AUTH_TOKEN."""
+def headers(address: str, given: Mapping[str, Any] | None, cookies: Mapping[str, Any] | None) -> dict[str, str]:
+    """What is sent with each request: RAY_JOB_HEADERS, what the program gave, and a token: that of RAY_AUTH_TOKEN, or of this
+    user's own cluster where its dashboard is asked."""
     said = os.environ.get("RAY_JOB_HEADERS")
     try:
         fields = {str(name): str(value) for name, value in (json.loads(said) if said else {}).items()}
@@ -151,7 +152,7 @@ def headers(given: Mapping[str, Any] | None, cookies: Mapping[str, Any] | None) 
     if cookies:
         jar: SimpleCookie = SimpleCookie({str(name): str(value) for name, value in cookies.items()})
         fields["Cookie"] = "; ".join(f"{name}={morsel.coded_value}" for name, morsel in jar.items())
-    if "authorization" not in {name.lower() for name in fields} and (token := _token()):
+    if "authorization" not in {name.lower() for name in fields} and (token := _token() or _own_token(address)):
         fields["Authorization"] = f"Bearer {token}"
     for name, value in fields.items():
         if any(letter in name + value for letter in "\r\n\0"):
@@ -164,6 +165,22 @@ def _token() -> str:
     if not token and path:
         token = Path(path).expanduser().read_text()
     return (token or "").strip()
+
+
+def _own_token(address: str) -> str:
+    """The token of the cluster of this user, on this machine, whose dashboard has the address; empty where it is another's."""
+    asked = urllib.parse.urlsplit(address)
+    for file in cache.root().glob("session_*/dashboard.json"):
+        try:
+            told = json.loads(file.read_text())
+            known = urllib.parse.urlsplit(told["url"])
+            is_it = (known.scheme, known.port) == (asked.scheme, asked.port) and asked.hostname in (known.hostname, "localhost")
+            # The process that has the port lives and is this user's: nobody else can listen there.
+            if is_it and os.stat(f"/proc/{int(told['pid'])}").st_uid == os.geteuid():
+                return (file.parent / "http-token").read_text().strip()
+        except (OSError, ValueError, KeyError):
+            continue
+    return ""
 
 
 def _tls(verify: str | bool) -> ssl.SSLContext:

@@ -217,9 +217,9 @@ class JobSubmissionClient:
             yield piece
 
     def delete_job(self, job_id: str) -> bool:
-        """Has the cluster forget a job that has ended; returns True. Raises `RuntimeError` where it has not, or there is none.
+        """Has the cluster forget a job that has ended, and what it printed; returns True.
 
-        The file of what it printed stays until the session's logs go.
+        Raises `RuntimeError` where it has not ended, or there is none.
         """
         return self._way.delete(job_id)
 
@@ -346,7 +346,7 @@ def _way(
     if said.startswith(_HTTP) and not os.environ.get("RAY_API_SERVER_ADDRESS"):
         address = said
     if address is not None and address.startswith(_HTTP):
-        site = _job_http.Site(address, _job_http.headers(headers, cookies), verify)
+        site = _job_http.Site(address, _job_http.headers(address, headers, cookies), verify)
         try:
             return _ByHttp(site)
         except ConnectionError as error:

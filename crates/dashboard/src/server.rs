@@ -17,7 +17,7 @@ use oxiray_network::porch::{
     HEAD_BYTES_MAX, HEAD_LIMIT, OpenPath, Porch, PorchOptions, PorchRules, PorchVerdict, ProvenPeer, RequestHead,
     tls_from_pem,
 };
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Resource, Rlimit, Signal, setrlimit};
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -27,6 +27,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::{LocalSet, spawn_local};
 
+/// The most memory that this process may have of its own, in bytes.
+const MEMORY_BYTES_MAX: u64 = 512 << 20;
 /// What probes ask, which send no token.
 const HEALTH: [&str; 3] = ["/api/gcs_healthz", "/api/healthz", "/api/local_raylet_healthz"];
 /// The page.
@@ -35,6 +37,9 @@ const PAGE: &[OpenPath] = include!(concat!(env!("OUT_DIR"), "/page.rs"));
 /// Serves until the daemon or a signal ends it.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     end_with_daemon(options.daemon)?;
+    // What leaks here ends this process, which is started again, and not the machine's others.
+    let limit = Rlimit { current: Some(MEMORY_BYTES_MAX), maximum: Some(MEMORY_BYTES_MAX) };
+    setrlimit(Resource::Data, limit)?;
     address::check_plaintext(options)?;
     let rules = PorchRules {
         hosts: address::hosts(&options.allow_hosts, |name| std::env::var(name).ok()),

@@ -42,7 +42,7 @@ const ENDS: [&str; 5] = ["\r\n", "\r\n", "\r\n", "\n", "\r"];
 
 /// What became of requests.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Tally {
+pub struct PorchTally {
     /// Those that were let in.
     pub proven: u64,
     /// Those that were refused for what they say.
@@ -57,11 +57,11 @@ pub struct Tally {
 ///
 /// # Panics
 /// Where somebody is let in who must not be, or bytes are read as what they are not.
-pub fn run(seed: u64, count: u64) -> Tally {
+pub fn run(seed: u64, count: u64) -> PorchTally {
     let mut random = Rng::with_seed(seed);
     let rules = PorchRules { hosts: vec!["own.example".to_owned()], ..PorchRules::default() };
     rules.keys.add(TOKEN, Right::All).expect("the token is long enough");
-    let (mut told, now) = (Tally::default(), Instant::now());
+    let (mut told, now) = (PorchTally::default(), Instant::now());
     for _ in 0..count {
         let bytes = request(&mut random);
         let whole = parse_head(&bytes);

@@ -47,7 +47,7 @@ fn a_changed_journal_holds_what_it_held_or_is_refused() {
 
 #[test]
 fn who_asks_at_the_porch_is_let_in_with_the_token_alone() {
-    let mut total = porch::Tally::default();
+    let mut total = porch::PorchTally::default();
     for seed in 0..20 {
         let told = porch::run(seed, 5_000);
         total.proven += told.proven;

@@ -8,7 +8,7 @@ use oxiray_head::Word;
 use oxiray_machine::{Key, SubmissionOrder};
 use oxiray_processes::describe_status;
 use oxiray_wire::message::{FailureCode, SubmissionAction, SubmissionAnswer, SubmissionAsked, SubmissionSpec};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt as _;
 
@@ -18,6 +18,10 @@ const PRINTED_BYTES_MAX: usize = 256 << 10;
 impl Daemon {
     pub(super) fn submission_asked(&mut self, from: Key, asked: &SubmissionAsked) {
         let known = self.core.submission(&asked.id).cloned();
+        if asked.action == SubmissionAction::Delete && known.as_ref().is_some_and(|job| job.state.is_final()) {
+            // It may have printed nothing.
+            let _ = fs::remove_file(printed_by(&asked.id, &self.session));
+        }
         let Some(job) = known.filter(|_| asked.action == SubmissionAction::Read) else {
             return self.core.submission_asked(from, asked, now_ms());
         };

@@ -1,0 +1,185 @@
+"""How the dashboard is asked for, what is refused, and which ports are open then."""
+
+from __future__ import annotations
+
+import json
+import os
+import ssl
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+from dashboard_client import TOKEN, session_of, started
+from homes import Home, free_port
+from oxiray._cli import native_binary
+from oxiray.job_submission import JobSubmissionClient
+from watching import alive, wait_until
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+def start(home: Home, *options: str) -> subprocess.CompletedProcess[str]:
+    return home.oxiray("start", "--head", f"--port={home.port}", "--num-cpus=1", *options)
+
+
+def listening(pid: int) -> list[int]:
+    """The ports of TCP that this process listens at."""
+    descriptors = (os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir())
+    sockets = {name[8:-1] for name in descriptors if name.startswith("socket:[")}
+    lines = [line.split() for kind in ("tcp", "tcp6") for line in Path(f"/proc/net/{kind}").read_text().splitlines()[1:]]
+    return sorted(int(fields[1].rpartition(":")[2], 16) for fields in lines if fields[3] == "0A" and fields[9] in sockets)
+
+
+def test_without_a_word_there_is_none(home: Home) -> None:
+    for options in ([], ["--include-dashboard=false", f"--dashboard-port={free_port()}"], ["--dashboard-host=127.0.0.1"]):
+        assert start(home, *options).returncode == 0
+        try:
+            told = home.oxiray("dashboard", "url")
+            assert told.returncode == 1 and "no dashboard that runs" in told.stderr
+            daemon = json.loads((session_of(home) / "session.json").read_text())["pid"]
+            assert listening(daemon) == [home.port]
+            children = Path(f"/proc/{daemon}/task/{daemon}/children").read_text().split()
+            assert not any("oxiray-dashboard" in Path(f"/proc/{child}/cmdline").read_text() for child in children)
+        finally:
+            assert home.oxiray("stop", "--force").returncode == 0
+
+
+def test_the_ports_that_were_asked_for_are_open_and_no_others(tmp_path: Path) -> None:
+    made = started(tmp_path)
+    try:
+        assert listening(made.pid()) == sorted([made.port, made.agent_port])
+        daemon = json.loads((made.session / "session.json").read_text())["pid"]
+        assert listening(daemon) == [made.home.port]
+    finally:
+        made.home.oxiray("stop", "--force")
+    wait_until(lambda: not any(path.name == "session.json" for path in tmp_path.rglob("*")))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--dashboard-host=0.0.0.0"], "sent there in the clear"),
+        (["--dashboard-host=nowhere", "--dashboard-port=1"], "takes an IP address"),
+        (["--dashboard-tls-cert=/x"], "--dashboard-tls-key"),
+        (["--include-dashboard", "--dashboard-plaintext", "--dashboard-tls-cert=/x", "--dashboard-tls-key=/y"], "cannot be used with"),
+    ],
+)
+def test_what_is_not_safe_or_makes_no_sense_is_refused(home: Home, options: list[str], words: str) -> None:
+    done = start(home, *options)
+    assert done.returncode != 0 and words in done.stderr, done.stderr
+
+
+def test_a_port_that_somebody_has_is_told_of_at_once(home: Home) -> None:
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        done = start(home, f"--dashboard-port={taken.getsockname()[1]}")
+    assert done.returncode == 1 and "cannot be listened at" in done.stderr
+
+
+def test_members_have_none(home: Home) -> None:
+    done = home.oxiray("start", "--address=127.0.0.1:1", "--include-dashboard=true")
+    assert done.returncode == 1 and "the head answers for the cluster" in done.stderr
+
+
+def test_a_pod_of_kuberays_answers_its_operator_and_says_what_is_missing(home: Home) -> None:
+    # In a pod, without a token: others could not ask, and nothing is sent in the clear.
+    home.environment |= {"RAY_CLUSTER_NAME": "demo", "RAY_CLUSTER_NAMESPACE": "team"}
+    done = start(home, "--dashboard-host=0.0.0.0", f"--dashboard-port={free_port()}")
+    assert done.returncode == 0 and "authOptions: {mode: token}" in done.stdout
+    home.oxiray("stop", "--force")
+
+
+def test_in_a_pod_of_kuberays_the_services_names_are_known(tmp_path: Path) -> None:
+    made = started(tmp_path, "--dashboard-host=0.0.0.0", RAY_CLUSTER_NAME="demo", RAY_CLUSTER_NAMESPACE="team")
+    try:
+        for host, status in [("demo-head-svc.team.svc:8265", 200), ("demo-head-svc.other.svc", 421), ("demo-head-svc.team.svc.evil.com", 421)]:
+            assert made.ask("GET", "/api/version", f"Host: {host}").status == status
+        log = next(made.home.folder.rglob("dashboard.log")).read_text()
+        assert "WARNING: tokens and answers travel in the clear" in log and TOKEN not in log
+    finally:
+        made.home.oxiray("stop", "--force")
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A certificate for 127.0.0.1 and its key."""
+    folder = tmp_path_factory.mktemp("tls")
+    made = subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+         "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost", "-keyout", str(folder / "key"), "-out", str(folder / "certificate")],
+        capture_output=True, check=False,
+    )  # fmt: skip
+    if made.returncode != 0:
+        pytest.skip(f"openssl makes no certificate: {made.stderr.decode()}")
+    return folder / "certificate", folder / "key"
+
+
+def test_tls_is_spoken_where_there_is_a_certificate(
+    tmp_path: Path, certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, key = certificate
+    made = started(tmp_path, "--dashboard-host=0.0.0.0", f"--dashboard-tls-cert={file}", f"--dashboard-tls-key={key}")
+    try:
+        context = ssl.create_default_context(cafile=str(file))
+        asked = urllib.request.Request(f"https://127.0.0.1:{made.port}/api/version", headers={"Authorization": f"Bearer {TOKEN}"})
+        with urllib.request.urlopen(asked, context=context, timeout=30) as answer:
+            assert json.load(answer)["ray_version"] == "2.60.0"
+        monkeypatch.setenv("RAY_AUTH_TOKEN", TOKEN)
+        client = JobSubmissionClient(f"https://127.0.0.1:{made.port}", verify=str(file))
+        printed = "for i in $(seq 20000); do echo a-line-of-the-log-$i; done"
+        client.submit_job(entrypoint=printed, submission_id="tls")
+
+        async def heard() -> str:
+            return "".join([piece async for piece in client.tail_job_logs("tls")])
+
+        import asyncio
+
+        lines = asyncio.run(heard()).splitlines()
+        assert (len(lines), lines[-1]) == (20_000, "a-line-of-the-log-20000")
+        assert client.get_job_logs("tls").splitlines() == lines
+        assert made.home.oxiray("dashboard").stdout.startswith(f"https://127.0.0.1:{made.port}/#key=")
+        with pytest.raises(ConnectionError):
+            JobSubmissionClient(f"https://127.0.0.1:{made.port}")
+    finally:
+        made.home.oxiray("stop", "--force")
+
+
+def test_a_programs_own_cluster_has_one_where_it_says_so(tmp_path: Path) -> None:
+    program = (
+        "import ray, time\n"
+        "context = ray.init(num_cpus=1, include_dashboard=True, dashboard_port=PORT, logging_level='ERROR')\n"
+        "while not context.dashboard_url:\n    time.sleep(0.01)\n"
+        "from ray.job_submission import JobSubmissionClient\n"
+        "client = JobSubmissionClient('http://' + context.dashboard_url)\n"
+        "print(context.dashboard_url, client.get_version(), [job.type.value for job in client.list_jobs()], flush=True)\n"
+        "input()\n"
+    )
+    port = free_port()
+    # The token is the cluster's own, which this user's programs find.
+    environment = {**os.environ, "OXIRAY_TMPDIR": str(tmp_path)}
+    for name in ("RAY_ADDRESS", "RAY_AUTH_TOKEN"):
+        environment.pop(name, None)
+    command = [sys.executable, "-c", program.replace("PORT", str(port))]
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdin is not None and run.stdout is not None
+        assert run.stdout.readline() == f"127.0.0.1:{port} 4 ['DRIVER']\n"
+        (told,) = tmp_path.rglob("dashboard.json")
+        pid = int(json.loads(told.read_text())["pid"])
+        run.stdin.close()
+    wait_until(lambda: not alive(pid))
+
+
+def test_the_program_travels_in_the_wheel() -> None:
+    program = native_binary().with_name("oxiray-dashboard")
+    done = subprocess.run([str(program), "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("oxiray-dashboard ")
