@@ -51,6 +51,14 @@ def test_without_a_word_there_is_none(home: Home) -> None:
             assert home.oxiray("stop", "--force").returncode == 0
 
 
+def test_what_is_said_of_a_dashboard_that_is_not_there_is_told_of(home: Home) -> None:
+    done = start(home, "--dashboard-host=127.0.0.1", "--dashboard-agent-listen-port=52365")
+    home.oxiray("stop", "--force")
+    assert done.returncode == 0
+    for option in ("--dashboard-host", "--dashboard-agent-listen-port"):
+        assert f"{option} (no dashboard was asked for" in done.stdout, done.stdout
+
+
 def test_the_ports_that_were_asked_for_are_open_and_no_others(tmp_path: Path) -> None:
     made = started(tmp_path)
     try:

@@ -4,7 +4,7 @@ use crate::arguments::StartOptions;
 use crate::{http, say, visit};
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
-use oxiray_node::DashboardConfig;
+use oxiray_node::{DashboardConfig, HeadConfig};
 use oxiray_wire::session::{DASHBOARD, HTTP_TOKEN, HTTP_TOKEN_READ};
 use serde::Deserialize;
 use std::fs;
@@ -104,6 +104,26 @@ impl crate::arguments::DashboardOptions {
     pub(crate) fn is_asked(&self) -> bool {
         self.include_dashboard == Some(true)
     }
+
+    /// What was said about it though none was asked for.
+    fn idle(&self) -> impl Iterator<Item = &'static str> {
+        let said = [
+            ("--dashboard-host", self.dashboard_host.is_some()),
+            ("--dashboard-port", self.dashboard_port.is_some()),
+            ("--dashboard-agent-listen-port", self.dashboard_agent_listen_port.is_some()),
+            ("--dashboard-allow-host", !self.dashboard_allow_hosts.is_empty()),
+            ("--dashboard-tls-cert", self.dashboard_tls_cert.is_some()),
+            ("--dashboard-plaintext", self.dashboard_plaintext),
+        ];
+        let is_idle = self.include_dashboard.is_none();
+        said.into_iter().filter(move |(_, is_said)| is_idle && *is_said).map(|(name, _)| name)
+    }
+}
+
+/// What was said of a dashboard that this node does not have, for people.
+pub(crate) fn without_effect(options: &StartOptions, config: &HeadConfig) -> Vec<String> {
+    let idle = options.of_head.dashboard.idle().filter(|_| config.dashboard.is_none());
+    idle.map(|name| format!("{name} (no dashboard was asked for: --include-dashboard=true with --head does)")).collect()
 }
 
 /// What the daemon is told of the dashboard; nothing where none is wanted.

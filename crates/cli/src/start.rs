@@ -21,7 +21,7 @@ pub(crate) fn run(options: &StartOptions) -> anyhow::Result<()> {
         config.member.join = Some(visit::find(Some(address))?.description.address);
     }
     let switches = options.system_config.as_deref().map(configure_system).transpose()?.unwrap_or_default();
-    tell_what_has_no_effect(options, &switches);
+    tell_what_has_no_effect(options, &switches, dashboard::without_effect(options, &config.head));
     if let Some(path) = &options.autoscale {
         return start_growing(options, &config, path);
     }
@@ -286,9 +286,9 @@ fn tell(ready: &Ready) {
     }
 }
 
-fn tell_what_has_no_effect(options: &StartOptions, switches: &[String]) {
+fn tell_what_has_no_effect(options: &StartOptions, switches: &[String], dashboard: Vec<String>) {
     let switches = switches.iter().map(|name| format!("{name} of --system-config"));
-    let without: Vec<String> = options.without_effect.told().into_iter().chain(switches).collect();
+    let without: Vec<String> = options.without_effect.told().into_iter().chain(dashboard).chain(switches).collect();
     if !without.is_empty() {
         say(&format!("note: without effect in this version: {}", without.join(", ")));
     }
