@@ -17,7 +17,7 @@ use oxiray_network::porch::{
     HEAD_BYTES_MAX, HEAD_LIMIT, OpenPath, Porch, PorchOptions, PorchRules, PorchVerdict, ProvenPeer, RequestHead,
     tls_from_pem,
 };
-use rustix::process::{Pid, Resource, Rlimit, Signal, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, setrlimit};
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -40,6 +40,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     // What leaks here ends this process, which is started again, and not the machine's others.
     let limit = Rlimit { current: Some(MEMORY_BYTES_MAX), maximum: Some(MEMORY_BYTES_MAX) };
     setrlimit(Resource::Data, limit)?;
+    let files = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files })?;
     address::check_plaintext(options)?;
     let rules = PorchRules {
         hosts: address::hosts(&options.allow_hosts, |name| std::env::var(name).ok()),

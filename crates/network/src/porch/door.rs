@@ -31,9 +31,11 @@ const LEAVING_LIMIT: Duration = Duration::from_secs(2);
 /// How much of what a refused peer goes on sending is read, so that it hears its answer, in bytes.
 const LEAVING_BYTES_MAX: usize = 4 << 20;
 /// How many peers may be inside.
-const INSIDE_MAX: usize = 1024;
+const INSIDE_MAX: usize = 512;
 /// How often a peer may ask for what is open before its connection is closed.
 const ASKED_MAX: u32 = 100;
+/// How long nobody is accepted where the system has nothing for another peer.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How many peers are accepted before the others are heard.
 const ACCEPTED_AT_ONCE: usize = 32;
 
@@ -144,6 +146,7 @@ impl Porch {
             tls,
             admit,
             inside: Arc::new(AtomicUsize::new(0)),
+            paused: None,
             heard: VecDeque::new(),
             guesses: VecDeque::new(),
             leaving: VecDeque::new(),
@@ -224,6 +227,8 @@ struct Door<A> {
     tls: Option<Arc<ServerConfig>>,
     admit: A,
     inside: Arc<AtomicUsize>,
+    /// Until when nobody is accepted.
+    paused: Option<Instant>,
     /// PORCH-3: those that are heard or answered, those that guessed, and those on their way out; who came first at first.
     heard: VecDeque<Stranger>,
     guesses: VecDeque<Stranger>,
@@ -239,6 +244,7 @@ impl<A: FnMut(ProvenPeer)> Door<A> {
             self.hear(&ready_heard, now);
             self.let_go(&ready_leaving, now);
             self.answer_guesses(now);
+            self.paused = self.paused.filter(|until| *until > now);
             if is_called.first() == Some(&true) {
                 self.accept(now);
             }
@@ -252,11 +258,16 @@ impl<A: FnMut(ProvenPeer)> Door<A> {
             Doing::Hearing | Doing::Left => PollFlags::IN,
             Doing::Answering | Doing::Leaving => PollFlags::OUT,
         };
-        let mut watched = vec![PollFd::new(waker, PollFlags::IN), PollFd::new(&self.listener, PollFlags::IN)];
+        let comes = if self.paused.is_some() { PollFlags::empty() } else { PollFlags::IN };
+        let mut watched = vec![PollFd::new(waker, PollFlags::IN), PollFd::new(&self.listener, comes)];
         let strangers = self.heard.iter().chain(&self.leaving);
         watched.extend(strangers.map(|stranger| PollFd::from_borrowed_fd(stranger.stream.as_fd(), waits(stranger))));
         let all = self.heard.iter().chain(&self.leaving).chain(&self.guesses);
-        let left = all.map(|stranger| stranger.until).min().map(|at| at.saturating_duration_since(Instant::now()));
+        let left = all
+            .map(|stranger| stranger.until)
+            .chain(self.paused)
+            .min()
+            .map(|at| at.saturating_duration_since(Instant::now()));
         let limit = left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
         match poll(&mut watched, limit.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -274,8 +285,12 @@ impl<A: FnMut(ProvenPeer)> Door<A> {
             let (socket, peer) = match self.listener.accept() {
                 Ok(accepted) => accepted,
                 Err(error) if is_transient(&error) => continue,
-                // Nobody comes now, or there are no descriptors until somebody goes.
-                Err(_) => return,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                // There are no descriptors until somebody goes.
+                Err(_) => {
+                    self.paused = Some(now + ACCEPT_PAUSE);
+                    return;
+                }
             };
             if socket.set_nonblocking(true).is_err() || socket.set_nodelay(true).is_err() {
                 continue;
