@@ -4,4 +4,12 @@
 //! Pure: no clock, no socket, no file. The dashboard asks the head, hands the answers to these functions, and sends what
 //! they return.
 
+mod answer;
 pub mod jobs;
+pub mod nodes;
+mod ordered;
+mod rows;
+pub mod state;
+
+pub use answer::RayAnswer;
+pub use ordered::Ordered;

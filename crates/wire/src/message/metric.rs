@@ -58,12 +58,19 @@ pub enum MetricKind {
     Histogram = 3,
 }
 
-/// command line → daemon: all metrics, please. Answered by [`MetricsReport`].
+/// visitor → head: metrics, please. Answered by [`MetricsReport`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct MetricsQuery {
     /// Names the question.
     #[field(1)]
     pub request: u64,
+    /// Whether only those are wanted that the visitor's node exports, with the tags of the session: of itself and, where it
+    /// is the head's, of the cluster. Otherwise all are told, those of machines for the visitor's node only.
+    #[field(2)]
+    pub is_export: bool,
+    /// Whether the names of tasks and actors are left out, for fewer lines.
+    #[field(3)]
+    pub leaves_names_out: bool,
 }
 
 /// daemon → command line: the answer to a [`MetricsQuery`].

@@ -7,7 +7,7 @@ use super::{
     ActorCreate, Amount, BundleAsked, BundleFree, BundleName, ConnectionTicket, Draining, Driver, Environment, Failure,
     OutOfMemory,
 };
-use crate::state::DeviceCondition;
+use crate::state::{DeviceCondition, NodeStatistics};
 use bytes::Bytes;
 use oxiray_fields::Fields;
 use oxiray_ids::{ActorId, BundleNumber, JobId, NodeId, PlacementGroupId, WorkerId, WorkerNumber};
@@ -129,6 +129,9 @@ pub struct NodeState {
     /// since the last state.
     #[field(20)]
     pub holdings: Vec<DeviceHolding>,
+    /// How the machine is; nothing before it was measured.
+    #[field(9)]
+    pub statistics: Option<NodeStatistics>,
 }
 
 /// A part of a device that is granted.

@@ -2,6 +2,7 @@
 
 use super::Amounts;
 use super::cluster::DrainState;
+use super::statistics::MeasuredNode;
 use super::words::{ActorPhase, ExitKind, GroupScheduling, GroupState, StateKind, TaskKind, WorkerDuty};
 use crate::message::{
     CallOrigin, DeviceUse, ObjectUse, PlacementStrategy, Stack, SubmissionState, TaskStage, Variable,
@@ -42,6 +43,9 @@ pub struct Tables {
     /// Processes, and where their threads are.
     #[field(9)]
     pub stacks: Vec<ProcessStacks>,
+    /// How the machines of nodes are: beside a list of nodes in detail. Followers are not told.
+    #[field(10)]
+    pub measured: Vec<MeasuredNode>,
 }
 
 /// A worker or a driver, and where its threads are.
