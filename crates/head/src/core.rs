@@ -17,8 +17,9 @@ use oxiray_machine::{
 use oxiray_resources::{Quantity, ResourceName};
 use oxiray_wire::message::{
     ChronicleFollow, ClientToHead, ClusterReport, DeviceAsked, DrainAsked, Driver, Failure, GrowthState, HeadOrder,
-    Holdings, HoldingsQuery, NodeReport, Returning, StateFollow, StateQuery, Submission, SubmissionAsked, WorkerToNode,
+    Holdings, HoldingsQuery, MetricsQuery, NodeReport, Returning, StateFollow, StateQuery, Submission, SubmissionAsked, WorkerToNode,
 };
+use oxiray_wire::state::NodeStatistics;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -167,6 +168,11 @@ impl Core {
     /// How much all devices are used of which anybody says something.
     pub fn devices_measured(&mut self, found: Vec<oxiray_accelerators::DeviceUse>) {
         self.at_node(|node| node.devices_measured(found));
+    }
+
+    /// How the machine and its workers' processes are.
+    pub fn machine_measured(&mut self, found: NodeStatistics) {
+        self.at_node(|node| node.machine_measured(found));
     }
 
     /// Drivers reported errors of devices.
@@ -562,9 +568,9 @@ impl Core {
         self.at_head(|head| head.chronicle_follow(from, asked));
     }
 
-    /// Somebody asks for all metrics.
-    pub fn metrics_query(&mut self, asker: Key, request: u64) {
-        self.at_head(|head| head.metrics_query(asker, request));
+    /// Somebody asks for metrics.
+    pub fn metrics_query(&mut self, asker: Key, asked: &MetricsQuery) {
+        self.at_head(|head| head.metrics_query(asker, asked));
     }
 
     /// The objects that are known, each with its owner, its holders, its size and where it is. `stored` tells an object's

@@ -33,6 +33,10 @@ use std::time::Instant;
 
 /// How many dead members are remembered for listings.
 const LOST_KEPT: usize = 100;
+/// Of how many workers of one machine it is kept what they use.
+const MEASURED_WORKERS_MAX: usize = 4_096;
+/// Over 1, 5 and 15 minutes.
+const LOADS: usize = 3;
 /// The head's own machine among its members; no number that the daemon gives.
 pub(crate) const OWN: Key = 0;
 
@@ -444,7 +448,11 @@ impl Members {
     }
 
     /// A member's ledger changed. Returns whether somebody may be placed by that.
-    pub(crate) fn changed(&mut self, key: Key, state: NodeState) -> bool {
+    pub(crate) fn changed(&mut self, key: Key, mut state: NodeState) -> bool {
+        if let Some(statistics) = &mut state.statistics {
+            statistics.workers.truncate(MEASURED_WORKERS_MAX);
+            statistics.loads.truncate(LOADS);
+        }
         let Some(member) = self.by_key.get_mut(&key) else { return false };
         let is_news = is_placed_by(&member.state, &state);
         if is_news {

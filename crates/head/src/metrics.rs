@@ -61,43 +61,84 @@ pub(crate) struct Sample {
     pub counts: Vec<u64>,
 }
 
-/// What the head itself measures of the cluster, under the names that boards made for Ray ask for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum ClusterGauge {
-    /// Nodes that live.
-    ActiveNodes,
-    /// Nodes that were lost, as far as they are remembered.
-    FailedNodes,
-    /// Resources of each node, by name and by whether they are used.
-    Resources,
-    /// Bytes of each node's object store that hold objects.
-    StoreUsed,
-    /// Bytes of each node's object store that hold none.
-    StoreAvailable,
-    /// Actors by state.
-    Actors,
-    /// Placement groups by state.
-    PlacementGroups,
-    /// Jobs that run.
-    RunningJobs,
+/// Gauges, each with the name that it is shown with and what it means.
+macro_rules! gauges {
+    ($($gauge:ident: $name:literal, $description:literal;)*) => {
+        /// What the head itself knows of the cluster, under the names that boards made for Ray ask for.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub(crate) enum ClusterGauge {
+            $(#[doc = $description] $gauge,)*
+        }
+
+        impl ClusterGauge {
+            /// In the order of the variants.
+            const SHOWN: &[(&'static str, &'static str)] = &[$(($name, $description),)*];
+        }
+    };
+}
+
+gauges! {
+    ActiveNodes: "ray_cluster_active_nodes", "Nodes that are alive";
+    FailedNodes: "ray_cluster_failed_nodes", "Nodes that died, of those that are remembered";
+    PendingNodes: "ray_cluster_pending_nodes", "Machines that the autoscaler has asked for and that are no nodes yet";
+    AutoscalerActive: "autoscaler_active_nodes", "Nodes that are alive, by group";
+    AutoscalerPending: "autoscaler_pending_nodes", "Machines that the autoscaler has asked for and that are no nodes yet";
+    AutoscalerResources: "autoscaler_cluster_resources", "What the living nodes offer in whole";
+    AutoscalerWanted: "autoscaler_pending_resources", "What waits for nodes";
+    RunningJobs: "ray_running_jobs", "Jobs that run";
+    JobDuration: "ray_job_duration_s", "Seconds that a job took, of those ended jobs that are remembered";
+    Tasks: "ray_tasks", "Tasks that run, and those whose owners wait for a worker";
+    Actors: "ray_actors", "Actors by state, the dead that are remembered among them";
+    PlacementGroups: "ray_placement_groups", "Placement groups by state, the removed that are remembered among them";
+    Unscheduled: "ray_scheduler_unscheduleable_tasks", "Requests for workers that wait for resources";
+    Resources: "ray_resources", "Resources of a node, used and available";
+    StoreUsed: "ray_object_store_used_memory", "Bytes of a node's object store that hold objects, rounded up to 1/256 of the store";
+    StoreAvailable: "ray_object_store_available_memory", "Bytes of a node's object store that hold no object";
+    StoreMemory: "ray_object_store_memory", "Bytes of objects by where they lie, rounded as ray_object_store_used_memory is";
+    CpuUtilization: "ray_node_cpu_utilization", "The busy part of a node's processors, in percent";
+    CpuCount: "ray_node_cpu_count", "Processors of a node, or what a quota leaves of them";
+    MemoryUsed: "ray_node_mem_used", "Bytes in use of the tightest bound on a node's memory";
+    MemoryAvailable: "ray_node_mem_available", "Bytes left of the tightest bound on a node's memory";
+    MemoryTotal: "ray_node_mem_total", "The tightest bound on a node's memory, in bytes";
+    MemoryShared: "ray_node_mem_shared_bytes", "Bytes of a node's memory that are memory files";
+    MemoryUsedHost: "ray_node_mem_used_host", "Bytes of the machine's memory that are in use, by whomever";
+    MemoryTotalHost: "ray_node_mem_total_host", "Bytes of the machine's memory";
+    CgroupUsed: "ray_node_cgroup_mem_used", "As ray_node_mem_used";
+    CgroupTotal: "ray_node_cgroup_mem_total", "As ray_node_mem_total";
+    DiskUsage: "ray_node_disk_usage", "Bytes taken of the file system of /";
+    DiskFree: "ray_node_disk_free", "Bytes free on the file system of /";
+    DiskUtilization: "ray_node_disk_utilization_percentage", "The part taken of the file system of /, in percent";
+    DiskRead: "ray_node_disk_io_read", "Bytes read from disks since the machine started";
+    DiskWritten: "ray_node_disk_io_write", "Bytes written to disks since the machine started";
+    DiskReads: "ray_node_disk_io_read_count", "How often disks were read from since the machine started";
+    DiskWrites: "ray_node_disk_io_write_count", "How often disks were written to since the machine started";
+    DiskReadSpeed: "ray_node_disk_io_read_speed", "Bytes read from disks in a second";
+    DiskWriteSpeed: "ray_node_disk_io_write_speed", "Bytes written to disks in a second";
+    DiskReadIops: "ray_node_disk_read_iops", "How often disks are read from in a second";
+    DiskWriteIops: "ray_node_disk_write_iops", "How often disks are written to in a second";
+    NetworkSent: "ray_node_network_sent", "Bytes sent to other machines since the machine started";
+    NetworkReceived: "ray_node_network_received", "Bytes received from other machines since the machine started";
+    NetworkSendSpeed: "ray_node_network_send_speed", "Bytes sent to other machines in a second";
+    NetworkReceiveSpeed: "ray_node_network_receive_speed", "Bytes received from other machines in a second";
+    GpusAvailable: "ray_node_gpus_available", "1 for each GPU";
+    GpusUtilization: "ray_node_gpus_utilization", "The part of the last moments in which a GPU computed, in percent, while somebody has it";
+    GramUsed: "ray_node_gram_used", "MiB of a GPU's memory that are taken, by whomever, while somebody has it";
+    GramAvailable: "ray_node_gram_available", "MiB of a GPU's memory that are free, while somebody has it";
+    ComponentCpu: "ray_component_cpu_percentage", "How much of one processor the workers of a name take, in percent";
+    ComponentResident: "ray_component_rss_bytes", "Bytes of memory that the workers of a name have";
+    ComponentResidentMb: "ray_component_rss_mb", "The same in MB";
+    ComponentOwn: "ray_component_uss_bytes", "Bytes of that which each shares with nobody";
+    ComponentOwnMb: "ray_component_uss_mb", "The same in MB";
+    ComponentFiles: "ray_component_num_fds", "Files that the workers of a name have open";
+    DeviceShare: "oxiray_device_share", "The part of a device that is granted, from 0 to 1";
+    DeviceState: "oxiray_device_state", "1 for the state that a device is in";
+    DeviceBusy: "oxiray_device_busy_ratio", "The part of the last moments in which a device computed, while somebody has it";
+    DeviceMemory: "oxiray_device_memory_bytes", "Bytes of a device's memory that are taken, by whomever, while somebody has it";
+    Waiting: "oxiray_waiting", "Requests that wait for a node";
+    WaitingOldest: "oxiray_waiting_oldest_seconds", "How long the one that waits longest has waited";
 }
 
 impl ClusterGauge {
-    /// The name that each is shown with and what it means, in the order of the variants.
-    const SHOWN: [(&'static str, &'static str); Self::RunningJobs as usize + 1] = [
-        ("ray_cluster_active_nodes", "Nodes that are alive"),
-        ("ray_cluster_failed_nodes", "Nodes that died, of those that are remembered"),
-        ("ray_resources", "Resources of a node, used and available"),
-        (
-            "ray_object_store_used_memory",
-            "Bytes of a node's object store that hold objects, rounded up to 1/256 of the store",
-        ),
-        ("ray_object_store_available_memory", "Bytes of a node's object store that hold no object"),
-        ("ray_actors", "Actors by state, the dead that are remembered among them"),
-        ("ray_placement_groups", "Placement groups by state, the removed that are remembered among them"),
-        ("ray_running_jobs", "Jobs that run"),
-    ];
-
     /// Whether a metric is shown with the name of one of these (METRIC-4).
     fn has(shown: &str) -> bool {
         Self::SHOWN.iter().any(|(name, _)| *name == shown)
@@ -236,8 +277,9 @@ impl Metrics {
         self.families.retain(|_, family| !family.series.is_empty());
     }
 
-    /// Everything, in the text format of Prometheus: what the head measures of the cluster, and what processes recorded.
-    pub(crate) fn text(&self, cluster: Vec<ClusterSample>) -> String {
+    /// In the text format of Prometheus: what the head knows of the cluster and, where that is wanted, what processes
+    /// recorded. Each line has the common tags besides its own.
+    pub(crate) fn text(&self, cluster: Vec<ClusterSample>, has_recorded: bool, common: &Tags) -> String {
         let mut families: BTreeMap<String, Family> = BTreeMap::new();
         for (gauge, tags, value) in cluster {
             let (name, description) = ClusterGauge::SHOWN[gauge as usize];
@@ -250,7 +292,8 @@ impl Metrics {
             let tags = tags.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
             family.series.insert((tags, None), Series { value, counts: Vec::new() });
         }
-        metrics_text::text(&families) + &metrics_text::text(&self.families)
+        let recorded = if has_recorded { metrics_text::text(&self.families, common) } else { String::new() };
+        metrics_text::text(&families, common) + &recorded
     }
 
     /// What was refused, and why.
@@ -262,6 +305,10 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn text(metrics: &Metrics, cluster: Vec<ClusterSample>) -> String {
+        metrics.text(cluster, true, &Tags::new())
+    }
 
     fn worker(number: u8) -> WorkerId {
         WorkerId::from_slice(&[number; 28]).expect("as long as an identifier is")
@@ -293,12 +340,12 @@ mod tests {
              ray_seconds_sum 6.5\nray_seconds_count 9\n\
              # TYPE ray_served_total counter\nray_served_total{k=\"v\"} 6.5\n";
         let head = "# TYPE ray_depth gauge\n";
-        assert_eq!(metrics.text(Vec::new()), format!("{head}{}{}{lasting}", gauge(one, "1.5"), gauge(other, "3.0")));
+        assert_eq!(text(&metrics, Vec::new()), format!("{head}{}{}{lasting}", gauge(one, "1.5"), gauge(other, "3.0")));
         metrics.process_gone(one);
-        assert_eq!(metrics.text(Vec::new()), format!("{head}{}{lasting}", gauge(other, "3.0")));
+        assert_eq!(text(&metrics, Vec::new()), format!("{head}{}{lasting}", gauge(other, "3.0")));
         metrics.process_gone(other);
         metrics.process_gone(other);
-        assert_eq!((metrics.text(Vec::new()), metrics.lines), (lasting.into(), 6));
+        assert_eq!((text(&metrics, Vec::new()), metrics.lines), (lasting.into(), 6));
     }
 
     #[test]
@@ -316,7 +363,7 @@ mod tests {
         let long = metrics.record(worker(1), sample(MetricKind::Counter, "x", &[("k", &long)], 1.0));
         assert_eq!(long, Err(NotRecorded::Long("x".into())));
         assert_eq!(metrics.notes().count(), 3);
-        assert!(metrics.text(Vec::new()).contains("ray_x_total 1.0\n"));
+        assert!(text(&metrics, Vec::new()).contains("ray_x_total 1.0\n"));
     }
 
     #[test]
@@ -329,7 +376,17 @@ mod tests {
         let shown = "# HELP ray_actors Actors by state, the dead that are remembered among them\n# TYPE ray_actors gauge\n\
              ray_actors{State=\"ALIVE\"} 2.0\nray_actors{State=\"DEAD\"} 1.0\n\
              # TYPE ray_actors_total counter\nray_actors_total 1.0\n";
-        assert_eq!(metrics.text(vec![actors("DEAD", 1.0), actors("ALIVE", 2.0)]), shown);
+        assert_eq!(text(&metrics, vec![actors("DEAD", 1.0), actors("ALIVE", 2.0)]), shown);
+        let common: Tags =
+            [("SessionName", "s"), ("Version", "2")].map(|(key, value)| (key.into(), value.into())).into();
+        let told = metrics.text(vec![actors("DEAD", 1.0)], false, &common);
+        assert!(told.ends_with("\nray_actors{SessionName=\"s\",State=\"DEAD\",Version=\"2\"} 1.0\n"), "{told}");
+    }
+
+    #[test]
+    fn each_gauge_has_a_name_of_its_own() {
+        let names: BTreeSet<&str> = ClusterGauge::SHOWN.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names.len(), ClusterGauge::SHOWN.len());
     }
 
     #[test]
@@ -344,6 +401,6 @@ mod tests {
         metrics.process_gone(worker(1));
         assert_eq!((metrics.lines, metrics.families.len()), (0, 0));
         metrics.record(worker(2), gauge(0)).expect("there is room");
-        assert!(metrics.text(Vec::new()).contains("n=\"0\""));
+        assert!(text(&metrics, Vec::new()).contains("n=\"0\""));
     }
 }

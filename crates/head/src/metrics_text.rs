@@ -38,8 +38,8 @@ fn letter(one: char) -> char {
     if one.is_ascii_alphanumeric() { one } else { '_' }
 }
 
-/// Everything, one line for each value.
-pub(crate) fn text(families: &BTreeMap<String, Family>) -> String {
+/// Everything, one line for each value, with these tags besides its own.
+pub(crate) fn text(families: &BTreeMap<String, Family>, common: &Tags) -> String {
     let mut out = String::new();
     for (name, family) in families {
         let description = plain_lines(&family.description).replace('\\', r"\\").replace('\n', r"\n");
@@ -48,6 +48,7 @@ pub(crate) fn text(families: &BTreeMap<String, Family>) -> String {
         }
         let _ = writeln!(out, "# TYPE {name} {}", family.kind.name());
         for ((tags, _), series) in &family.series {
+            let tags = &with_common(tags, common);
             if family.kind == MetricKind::Histogram {
                 append_histogram(&mut out, name, tags, &family.boundaries, series);
             } else {
@@ -56,6 +57,12 @@ pub(crate) fn text(families: &BTreeMap<String, Family>) -> String {
         }
     }
     out
+}
+
+/// All tags, ascending. A tag of a value's own stands for a common one.
+fn with_common(own: &Tags, common: &Tags) -> Tags {
+    let all: BTreeMap<_, _> = common.iter().chain(own).map(|(key, value)| (key, value)).collect();
+    all.into_iter().map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 fn append_histogram(out: &mut String, name: &str, tags: &Tags, boundaries: &[f64], series: &Series) {
@@ -99,7 +106,7 @@ mod tests {
             boundaries: Vec::new(),
             series: series.into(),
         };
-        let shown = text(&[("ray_x".to_owned(), family)].into());
+        let shown = text(&[("ray_x".to_owned(), family)].into(), &Tags::new());
         assert_eq!(shown, "# HELP ray_x one\\ntwo\\\\\n# TYPE ray_x gauge\nray_x{k=\"a\\\"b\\\\c\\nd\"} 1e300\n");
         let shown: Vec<String> = [1.0, f64::NAN, f64::NEG_INFINITY].into_iter().map(number).collect();
         assert_eq!(shown, ["1.0", "NaN", "-Inf"]);

@@ -60,6 +60,7 @@ use oxiray_ids::{Chance, JobId};
 use oxiray_resources::Ledger;
 use oxiray_wire::Message;
 use oxiray_wire::message::WorkerToNode;
+use oxiray_wire::state::NodeStatistics;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
@@ -79,6 +80,15 @@ struct About {
     epoch: u64,
 }
 
+/// How much of the machine is used, as the head is told of it beside the ledger.
+#[derive(Debug, Default)]
+struct Usage {
+    /// Bytes that objects take in this node's store, about.
+    store_used: u64,
+    /// How the machine is; nothing before it was measured.
+    statistics: Option<NodeStatistics>,
+}
+
 /// The mind of one machine.
 #[derive(Debug)]
 pub struct NodeCore {
@@ -94,8 +104,7 @@ pub struct NodeCore {
     /// The head that this node serves.
     head: Option<ServedHead>,
     devices: Devices,
-    /// Bytes that objects take in this node's store, about.
-    store_used: u64,
+    usage: Usage,
     names: Names,
     now: Instant,
     alarms: BTreeSet<(Instant, Alarm)>,
@@ -124,7 +133,7 @@ impl NodeCore {
             jobs: BTreeMap::new(),
             head: None,
             devices: Devices::new(monitored),
-            store_used: 0,
+            usage: Usage::default(),
             names: Names { numbers, chance: Chance::default() },
             now,
             alarms: BTreeSet::new(),

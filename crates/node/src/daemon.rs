@@ -103,6 +103,7 @@ impl Daemon {
             }
             self.hear_in_turn();
             self.look_at_memory();
+            self.measure_machine();
             self.objects.store.expire(self.turn.now);
             self.end_slow_newcomers();
             self.end_stalled();
@@ -124,14 +125,24 @@ impl Daemon {
     }
 
     /// When something is to be done, whatever happens until then.
-    fn deadline(&self) -> Option<Instant> {
+    fn deadline(&mut self) -> Option<Instant> {
         let own = [self.core.next_alarm(), self.objects.store.next_deadline(), self.admission_deadline()];
         let network = self.network.as_ref().and_then(Network::deadline);
         let turns = [network, self.membership.return_deadline(), self.turn_deadline()];
         let memory = self.workers.memory.deadline(self.turn.now);
-        let others = [self.children.submissions.deadline(), self.streams.progress_deadline(), memory];
+        let measured = Some(self.devices.statistics_deadline(self.turn.now));
+        let others = [self.children.submissions.deadline(), self.streams.progress_deadline(), memory, measured];
         let dashboard = [self.children.dashboard.as_ref().and_then(Dashboard::deadline)];
         own.into_iter().chain(turns).chain(others).chain(dashboard).flatten().min()
+    }
+
+    /// Has the machine measured where it is time to.
+    fn measure_machine(&mut self) {
+        let now = self.turn.now;
+        if self.devices.statistics_deadline(now) <= now {
+            let workers = self.workers.pids();
+            self.devices.measure_machine(workers, now);
+        }
     }
 
     /// DAEMON-3: what peers and workers say and print waits for its turn, which is in this turn of the loop for whoever had
@@ -170,6 +181,7 @@ impl Daemon {
                 DeviceAnswer::Opened(found) => self.core.nodes_opened(&found),
                 DeviceAnswer::Failed(seen) => self.core.devices_failed(vec![seen]),
                 DeviceAnswer::Tested(device, outcome) => self.core.device_tested(&device, outcome),
+                DeviceAnswer::Measured(found) => self.core.machine_measured(*found),
             }
         }
     }

@@ -6,11 +6,13 @@
 
 use crate::device_test::DeviceTest;
 use crate::device_watch::DeviceWatch;
+use crate::statistics::StatisticsClient;
 use oxiray_accelerators::{DeviceProcesses, DeviceUse, Host, Offer};
 use oxiray_families::{Belongs, Holders, XidRules};
 use oxiray_machine::{ANY_OF_THE_DEAD, CheckOutcome, DeviceErrorSeen, DeviceQuestion, DeviceSlot, OpenNodes, Residue};
 use oxiray_processes::{ancestors_of, name_of};
 use oxiray_threads::{DEVICE_CHECK, DEVICE_ERRORS, DEVICE_USE, Mailbox, Post, mailbox, spawn};
+use oxiray_wire::state::NodeStatistics;
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use std::collections::{BTreeMap, BTreeSet};
@@ -94,6 +96,7 @@ enum Said {
     Opened(OpenNodes),
     Failed(DeviceErrorSeen),
     Tested(DeviceSlot, CheckOutcome),
+    Measured(Box<NodeStatistics>),
 }
 
 /// What a desk has found out.
@@ -109,6 +112,8 @@ pub enum DeviceAnswer {
     Failed(DeviceErrorSeen),
     /// What the check of a device came to.
     Tested(DeviceSlot, CheckOutcome),
+    /// How the machine is.
+    Measured(Box<NodeStatistics>),
 }
 
 /// Where the libraries of a machine's devices are asked. Their threads start with the first question, and end with it.
@@ -123,6 +128,7 @@ pub struct DeviceClient {
     alive: Arc<()>,
     /// What each resource's measuring found last.
     uses: BTreeMap<&'static str, Vec<DeviceUse>>,
+    statistics: StatisticsClient,
     post: Post<Said>,
     mailbox: Mailbox<Said>,
 }
@@ -153,7 +159,10 @@ impl DeviceClient {
     fn new() -> io::Result<Self> {
         let (post, mailbox) = mailbox()?;
         let (libraries, gauges, uses) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Ok(Self { libraries, gauges, watch: None, listeners: Vec::new(), alive: Arc::new(()), uses, post, mailbox })
+        let (listeners, alive) = (Vec::new(), Arc::new(()));
+        let told = post.clone();
+        let statistics = StatisticsClient::new(Arc::new(move |found| told.post(Said::Measured(Box::new(found)))));
+        Ok(Self { libraries, gauges, watch: None, listeners, alive, uses, statistics, post, mailbox })
     }
 
     fn add(&mut self, resource: &'static str, is_dead: fn(u32) -> bool, library: Library, gauge: Gauge) {
@@ -195,6 +204,16 @@ impl DeviceClient {
         }
     }
 
+    /// When the machine is to be measured.
+    pub(crate) fn statistics_deadline(&mut self, now: Instant) -> Instant {
+        self.statistics.deadline(now)
+    }
+
+    /// Has the machine measured, with these processes of workers; what is found is among [`DeviceClient::answers`].
+    pub(crate) fn measure_machine(&mut self, workers: Vec<u32>, now: Instant) {
+        self.statistics.measure(workers, now);
+    }
+
     /// Has somebody read what a check prints; the outcome is among [`DeviceClient::answers`].
     pub(crate) fn await_test(&mut self, device: DeviceSlot, test: DeviceTest) {
         let (post, of) = (self.post.clone(), device.clone());
@@ -221,6 +240,7 @@ impl DeviceClient {
             Said::Opened(found) => DeviceAnswer::Opened(found),
             Said::Failed(seen) => DeviceAnswer::Failed(seen),
             Said::Tested(device, outcome) => DeviceAnswer::Tested(device, outcome),
+            Said::Measured(measured) => DeviceAnswer::Measured(measured),
             Said::Uses(resource, uses) => {
                 self.uses.insert(resource, uses);
                 DeviceAnswer::Uses(self.uses.values().flatten().cloned().collect())

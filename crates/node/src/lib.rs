@@ -19,7 +19,7 @@
 //! | the cluster | `membership` this daemon's place in it | `daemon/members`, `proxied_clients`, `returning` |
 //! | other machines | `network` the gateway's side, `entry` and `tokens` who may join, `head_link` and `lease` who lives | `daemon/network`, `entry`, `heartbeats` |
 //! | what outlives a head | `journal`, `standby` where that lies in etcd | `daemon/journal` |
-//! | the machine | `config` what is asked for and what there is, `machine`, `limits`, `device_client`, `device_watch` | `daemon` |
+//! | the machine | `config` what is asked for and what there is, `machine`, `limits`, `device_client`, `device_watch`, `statistics` | `daemon` |
 //! | beginning and end | `lifetime` whom it ends with, `succession` what it leaves, `join` and `arrival` how it comes to a cluster, `session`, `start_error` | `daemon/start`, `daemon/preparing` |
 
 mod arrival;
@@ -58,6 +58,7 @@ mod session;
 mod session_logs;
 mod standby;
 mod start_error;
+mod statistics;
 mod streams;
 mod succession;
 mod token_file;

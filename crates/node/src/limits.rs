@@ -118,6 +118,18 @@ impl Limits {
         }))
     }
 
+    /// What the groups with the tightest quota took of processors since they were made, in microseconds.
+    pub(crate) fn cpu_used_us(&self) -> Option<u64> {
+        let source = self.cpu()?.source;
+        let levels = self.cpu.iter().flat_map(|chain| chain.levels.iter().map(|level| (chain.version, level)));
+        let (version, directory) =
+            levels.into_iter().find(|(_, level)| Path::new(&source).parent() == Some(Path::new(&self.name(level))))?;
+        match version {
+            Version::One => Some(read(&directory.join("cpuacct.usage"))?.trim().parse::<u64>().ok()? / 1_000),
+            Version::Two => entry(&read(&directory.join("cpu.stat"))?, "usage_usec"),
+        }
+    }
+
     /// How many processes and threads there may be.
     pub fn pids(&self) -> Option<Bound> {
         let directories = self.pids.iter().flat_map(|chain| &chain.levels);

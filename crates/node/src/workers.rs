@@ -87,6 +87,11 @@ impl Workers {
         self.by_key.iter().filter(|(_, process)| process.template == template).map(|(key, _)| *key).collect()
     }
 
+    /// The processes that are there.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        self.by_key.values().map(|process| process.pid).filter(|pid| *pid > 0).collect()
+    }
+
     /// Bytes of memory that each worker's processes have for themselves.
     pub(crate) fn own_bytes(&self) -> BTreeMap<Key, u64> {
         let living = self.by_key.iter().filter(|(_, process)| process.pid > 0);

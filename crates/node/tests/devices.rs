@@ -113,6 +113,7 @@ impl Node {
                 DeviceAnswer::Opened(found) => self.core.nodes_opened(&found),
                 DeviceAnswer::Failed(seen) => self.core.devices_failed(vec![seen]),
                 DeviceAnswer::Tested(device, outcome) => self.core.device_tested(&device, outcome),
+                DeviceAnswer::Measured(found) => self.core.machine_measured(*found),
             }
         }
     }

@@ -37,7 +37,8 @@ pub(crate) fn rows(kind: StateKind, detail: bool, tables: &Tables) -> Ordered {
         StateKind::PlacementGroups => all(kind, detail, &tables.placement_groups),
         StateKind::Objects => all(kind, detail, &tables.objects),
         StateKind::RuntimeEnvs => all(kind, detail, &tables.runtime_envs),
-        StateKind::Explain => Ordered::List(Vec::new()),
+        // Ray has no such lists.
+        StateKind::Explain | StateKind::Stacks => Ordered::List(Vec::new()),
     }
 }
 

@@ -213,7 +213,7 @@ fn filter_columns(kind: StateKind) -> Vec<&'static str> {
         StateKind::PlacementGroups => of::<GroupRow>(kind),
         StateKind::Objects => of::<ObjectRow>(kind),
         StateKind::RuntimeEnvs => of::<EnvironmentRow>(kind),
-        StateKind::Explain => Vec::new(),
+        StateKind::Explain | StateKind::Stacks => Vec::new(),
     }
 }
 

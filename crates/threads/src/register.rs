@@ -14,6 +14,9 @@ pub const DEVICE_ERRORS: Thread =
 /// Looks which device nodes workers have open.
 pub const DEVICE_WATCH: Thread =
     Thread { name: "device watch", owner: "daemon, devices", ends: "with its desk, after the look under way" };
+/// Measures the machine, and the processes of workers.
+pub const STATISTICS: Thread =
+    Thread { name: "statistics", owner: "daemon, machine", ends: "with its desk, after the measuring under way" };
 /// Writes the head's journal.
 pub const JOURNAL: Thread =
     Thread { name: "journal", owner: "daemon, journal", ends: "with its desk, which waits for what is under way" };

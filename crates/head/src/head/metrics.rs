@@ -1,14 +1,30 @@
 //! What processes count and measure: taken in, and shown beside what the head knows of the cluster.
 
 use super::HeadCore;
-use crate::amounts::{Amounts, available_of, total_of};
-use crate::metrics::{ClusterGauge, ClusterSample, MetricKind as Kind, Sample};
-use oxiray_ids::NodeId;
+use crate::amounts::by_name;
+use crate::metrics::{ClusterGauge, ClusterSample, MetricKind as Kind, Sample, Tags};
+use crate::workers::Duty;
+use gauge::Place;
 use oxiray_machine::Key;
-use oxiray_resources::Quantity;
 use oxiray_state::actor_state;
-use oxiray_wire::message::{MetricKind, MetricSample, Metrics, MetricsReport};
-use std::collections::BTreeMap;
+use oxiray_wire::message::{MetricKind, MetricSample, Metrics, MetricsQuery, MetricsReport};
+use oxiray_wire::state::{ActorPhase, DemandKind};
+use std::collections::{BTreeMap, BTreeSet};
+
+mod gauge;
+
+/// The version of Ray whose names these are.
+const RAY_VERSION: &str = "2.60.0";
+/// How many names of tasks or actors of one job have series of their own.
+const NAMES_MAX: usize = 200;
+/// What stands for the others.
+const OTHER_NAMES: &str = "other";
+/// The label that says which group a node belongs to, and what stands for it where it belongs to none.
+const GROUP_LABEL: &str = "ray.io/node-group";
+const NO_GROUP: &str = "node";
+
+/// How many there are of each state, name and job.
+type Counts = BTreeMap<(&'static str, String, String, String), usize>;
 
 impl HeadCore {
     /// A process tells what it recorded.
@@ -21,81 +37,182 @@ impl HeadCore {
         }
     }
 
-    /// Somebody asks for all metrics.
-    pub(crate) fn metrics_query(&mut self, asker: Key, request: u64) {
+    /// Somebody asks for metrics.
+    pub(crate) fn metrics_query(&mut self, asker: Key, asked: &MetricsQuery) {
+        let own = self.members.member_with(asker);
+        let is_of_head = own == crate::members::OWN;
+        let mut gauges: Vec<ClusterSample> = Vec::new();
+        for (key, member) in self.members.by_key.iter().filter(|(key, _)| **key == own || !asked.is_export) {
+            let place = Place::of(member, *key == crate::members::OWN);
+            gauges.extend(place.offers());
+            if *key == own {
+                gauges.extend(place.measures());
+                gauges.extend(place.components(&self.names_of_workers(own)));
+                gauges.extend(place.devices());
+            }
+        }
+        if is_of_head || !asked.is_export {
+            gauges.extend(self.gauges_of_cluster(asked.leaves_names_out));
+        }
+        let common: Tags = if asked.is_export { self.common_tags() } else { Tags::new() };
+        let has_recorded = is_of_head || !asked.is_export;
         let report = MetricsReport {
-            request,
-            text: self.figures.metrics.text(self.cluster_gauges()),
+            request: asked.request,
+            text: self.figures.metrics.text(gauges, has_recorded, &common),
             notes: self.figures.metrics.notes().collect(),
         };
         self.send(asker, report);
     }
 
-    fn cluster_gauges(&self) -> Vec<ClusterSample> {
-        let members = self.members.by_key.values().map(|member| NodeFigures {
-            node: member.view.node,
-            address: &member.told.ip,
-            total: total_of(&member.view),
-            available: available_of(&member.view),
-            store_used: member.state.store_used,
-            store_left: member.store_left(),
-        });
-        let of_nodes = members.flat_map(|node| node.gauges());
-        let states = |gauge, counts: BTreeMap<&'static str, usize>| {
-            let one = move |(state, count): (&str, usize)| (gauge, vec![("State", state.to_owned())], count as f64);
-            counts.into_iter().map(one)
-        };
+    /// Of everything that the nodes of this session export.
+    fn common_tags(&self) -> Tags {
+        let session = self.own.session().rsplit('/').next().unwrap_or_default();
+        [("SessionName", session), ("Version", RAY_VERSION)].map(|(key, value)| (key.into(), value.into())).into()
+    }
+
+    /// What each worker of a member runs, by its process.
+    fn names_of_workers(&self, member: Key) -> BTreeMap<u32, &str> {
+        let workers = self.workers.by_key.iter().filter(|(key, _)| self.members.member_with(**key) == member);
+        workers.filter_map(|(_, worker)| Some((worker.pid?, worker.label.as_str()))).collect()
+    }
+
+    fn gauges_of_cluster(&self, leaves_names_out: bool) -> Vec<ClusterSample> {
         let jobs = self.jobs.known.iter().filter(|job| job.end.is_none()).count();
-        [
-            (ClusterGauge::ActiveNodes, Vec::new(), self.members.by_key.len() as f64),
-            (ClusterGauge::FailedNodes, Vec::new(), self.members.lost.len() as f64),
-            (ClusterGauge::RunningJobs, Vec::new(), jobs as f64),
-        ]
-        .into_iter()
-        .chain(of_nodes)
-        .chain(states(
-            ClusterGauge::Actors,
-            counted(self.actors.known.iter().map(|actor| actor_state(actor.state.phase()))),
-        ))
-        .chain(states(
-            ClusterGauge::PlacementGroups,
-            counted(self.groups.known.iter().map(|group| group.phase.state().name())),
-        ))
-        .collect()
+        let groups = counted(self.groups.known.iter().map(|group| group.phase.state().name()));
+        let mut gauges = vec![(ClusterGauge::RunningJobs, Vec::new(), jobs as f64)];
+        gauges.extend(groups.into_iter().map(|(state, count)| {
+            let tags = vec![("Source", "gcs".to_owned()), ("State", state.to_owned())];
+            (ClusterGauge::PlacementGroups, tags, count as f64)
+        }));
+        gauges.extend(self.jobs.known.iter().filter(|job| job.end.is_some()).map(|job| {
+            let seconds = job.ended_ms.saturating_sub(job.facts.started_ms) as f64 / 1e3;
+            (ClusterGauge::JobDuration, vec![("JobId", job.id.hex())], seconds)
+        }));
+        gauges.extend(named(ClusterGauge::Actors, "gcs", self.actor_counts(), leaves_names_out));
+        gauges.extend(named(ClusterGauge::Tasks, "executor", self.task_counts(), leaves_names_out));
+        gauges.extend(self.gauges_of_waiting());
+        gauges.extend(self.gauges_of_growth());
+        gauges
     }
-}
 
-/// What the gauges of one node are made of.
-struct NodeFigures<'a> {
-    node: NodeId,
-    address: &'a str,
-    total: Amounts,
-    available: Amounts,
-    store_used: u64,
-    store_left: u64,
-}
+    fn actor_counts(&self) -> Counts {
+        let mut counts = Counts::new();
+        for actor in self.actors.known.iter() {
+            let worker = actor.worker().and_then(|worker| self.clients.keys.get(&worker)).copied();
+            let lives = actor.state.phase() != ActorPhase::Dead;
+            let address = worker.filter(|_| lives).map(|key| self.members.ip_of(key).to_owned()).unwrap_or_default();
+            let description = &actor.description;
+            let name = description.class_name.clone();
+            *counts.entry((actor_state(actor.state.phase()), name, description.job.hex(), address)).or_default() += 1;
+        }
+        counts
+    }
 
-impl NodeFigures<'_> {
-    fn gauges(&self) -> Vec<ClusterSample> {
-        let tags = |more: &[(&'static str, &str)]| {
-            // Ascending, as all tags are shown.
-            let mut tags: Vec<(&'static str, String)> =
-                more.iter().map(|(key, value)| (*key, (*value).to_owned())).collect();
-            tags.extend([("NodeAddress", self.address.to_owned()), ("NodeId", self.node.hex())]);
-            tags.sort_unstable();
-            tags
+    /// Tasks that run, and those whose owners asked for a worker and have none.
+    fn task_counts(&self) -> Counts {
+        let mut counts = Counts::new();
+        for (key, worker) in self.workers.by_key.iter().filter(|(_, worker)| matches!(worker.duty, Duty::Leased(_))) {
+            let address = self.members.ip_of(*key).to_owned();
+            *counts.entry(("RUNNING", worker.label.clone(), worker.job.hex(), address)).or_default() += 1;
+        }
+        for waiting in self.pending.queue.waiting() {
+            let Some(wanted) = self.pending.wanted.get(waiting.oldest) else { continue };
+            if wanted.want.kind() == DemandKind::Task {
+                let entry = ("PENDING_NODE_ASSIGNMENT", wanted.label.clone(), String::new(), String::new());
+                *counts.entry(entry).or_default() += waiting.count;
+            }
+        }
+        counts
+    }
+
+    fn gauges_of_waiting(&self) -> Vec<ClusterSample> {
+        let mut by_kind: BTreeMap<DemandKind, (usize, f64)> = BTreeMap::new();
+        let mut wanted_amounts: BTreeMap<String, f64> = BTreeMap::new();
+        for waiting in self.pending.queue.waiting() {
+            let Some(wanted) = self.pending.wanted.get(waiting.oldest) else { continue };
+            let (count, oldest_s) = by_kind.entry(wanted.want.kind()).or_default();
+            let seconds = self.clock.now.saturating_duration_since(wanted.since).as_secs_f64();
+            (*count, *oldest_s) = (*count + waiting.count, oldest_s.max(seconds));
+            let demand = waiting.resource_request.demand().map(|demand| by_name(demand.iter()));
+            for (name, amount) in demand.into_iter().flatten() {
+                *wanted_amounts.entry(name).or_default() += amount * waiting.count as f64;
+            }
+        }
+        let tasks = by_kind.get(&DemandKind::Task).map_or(0, |(count, _)| *count);
+        let reason = vec![("Reason", "WaitingForResources".to_owned())];
+        let mut gauges = vec![(ClusterGauge::Unscheduled, reason, tasks as f64)];
+        for (kind, (count, oldest_s)) in by_kind {
+            let tags = || vec![("kind", kind.name().to_owned())];
+            gauges.push((ClusterGauge::Waiting, tags(), count as f64));
+            gauges.push((ClusterGauge::WaitingOldest, tags(), oldest_s));
+        }
+        let wanted = |(name, amount)| (ClusterGauge::AutoscalerWanted, vec![("resource", name)], amount);
+        gauges.extend(wanted_amounts.into_iter().map(wanted));
+        gauges
+    }
+
+    /// Nodes by group, and what the autoscaler has asked for.
+    fn gauges_of_growth(&self) -> Vec<ClusterSample> {
+        let group =
+            |labels: &BTreeMap<String, String>| labels.get(GROUP_LABEL).map_or(NO_GROUP, String::as_str).to_owned();
+        let counts = |groups: Vec<String>| {
+            let mut counts: BTreeMap<String, f64> = BTreeMap::new();
+            groups.into_iter().for_each(|group| *counts.entry(group).or_default() += 1.0);
+            counts
         };
-        let resources = self.total.iter().flat_map(|(name, total)| {
-            let available = self.available.get(name).copied().unwrap_or(Quantity::ZERO);
-            let used = Quantity::from_units(total.units().saturating_sub(available.units()));
-            [("USED", used), ("AVAILABLE", available)].map(|(state, amount)| {
-                let tags = tags(&[("Name", name.as_str()), ("State", state)]);
-                (ClusterGauge::Resources, tags, amount.as_f64())
-            })
+        let active = counts(self.members.by_key.values().map(|member| group(&member.view.labels)).collect());
+        let failed = counts(self.members.lost.iter().map(|lost| group(&lost.view.labels)).collect());
+        let state = self.growth.shown().unwrap_or_default();
+        let pending = state.groups.iter().map(|group| {
+            let waits = group.counts.iter().filter(|(state, _)| *state != "running").map(|(_, count)| *count);
+            (group.name.clone(), f64::from(waits.sum::<u32>()))
         });
-        let store = [(ClusterGauge::StoreUsed, self.store_used), (ClusterGauge::StoreAvailable, self.store_left)];
-        resources.chain(store.map(|(gauge, bytes)| (gauge, tags(&[]), bytes as f64))).collect()
+        let pending: BTreeMap<String, f64> = pending.filter(|(_, count)| *count > 0.0).collect();
+        let of = |gauge, tag, counts: &BTreeMap<String, f64>| {
+            counts
+                .iter()
+                .map(|(group, count)| (gauge, vec![(tag, group.clone())], *count))
+                .collect::<Vec<ClusterSample>>()
+        };
+        let (totals, _) = self.members.cluster_amounts();
+        let totals = by_name(totals.iter().map(|(name, amount)| (name, *amount)));
+        [
+            of(ClusterGauge::ActiveNodes, "node_type", &active),
+            of(ClusterGauge::FailedNodes, "node_type", &failed),
+            of(ClusterGauge::PendingNodes, "node_type", &pending),
+            of(ClusterGauge::AutoscalerActive, "NodeType", &active),
+            of(ClusterGauge::AutoscalerPending, "NodeType", &pending),
+            of(ClusterGauge::AutoscalerResources, "resource", &totals),
+        ]
+        .concat()
     }
+}
+
+/// Counts as series. The first [`NAMES_MAX`] names of a job have their own, unless names are left out.
+fn named(gauge: ClusterGauge, source: &'static str, counts: Counts, leaves_names_out: bool) -> Vec<ClusterSample> {
+    let mut names: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut series: Counts = Counts::new();
+    for ((state, name, job, address), count) in counts {
+        let known = names.entry(job.clone()).or_default();
+        let has_room = known.len() < NAMES_MAX || known.contains(&name);
+        let name = match (leaves_names_out, has_room) {
+            (true, _) => String::new(),
+            (false, true) => name,
+            (false, false) => OTHER_NAMES.to_owned(),
+        };
+        known.insert(name.clone());
+        *series.entry((state, name, job, address)).or_default() += count;
+    }
+    let one = |((state, name, job, address), count): ((&str, String, String, String), usize)| {
+        let mut tags = vec![("JobId", job), ("Name", name), ("NodeAddress", address)];
+        tags.extend([("Source", source.to_owned()), ("State", state.to_owned())]);
+        if gauge == ClusterGauge::Tasks {
+            tags.insert(0, ("IsRetry", "0".to_owned()));
+        }
+        tags.retain(|(_, value)| !value.is_empty());
+        (gauge, tags, count as f64)
+    };
+    series.into_iter().map(one).collect()
 }
 
 fn counted(states: impl Iterator<Item = &'static str>) -> BTreeMap<&'static str, usize> {
@@ -115,4 +232,38 @@ fn sample_of(told: MetricSample) -> Sample {
     let tags = told.tags.into_iter().map(|tag| (tag.key, tag.value)).collect();
     let MetricSample { name, description, boundaries, value, counts, .. } = told;
     Sample { name, description, kind, boundaries, tags, value, counts }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(names: usize) -> Counts {
+        let one = |number: usize| (("ALIVE", format!("c{number:04}"), "01000000".to_owned(), "10.0.0.1".to_owned()), 1);
+        (0..names).map(one).collect()
+    }
+
+    #[test]
+    fn names_of_a_job_are_bounded_and_nobody_is_lost() {
+        let shown = named(ClusterGauge::Actors, "gcs", counts(NAMES_MAX + 50), false);
+        assert_eq!(shown.len(), NAMES_MAX + 1);
+        let (_, tags, count) = shown.last().expect("the others");
+        assert!(tags.contains(&("Name", OTHER_NAMES.to_owned())) && (count - 50.0).abs() < f64::EPSILON, "{tags:?}");
+        let total: f64 = shown.iter().map(|(.., count)| count).sum();
+        assert!((total - (NAMES_MAX + 50) as f64).abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn names_may_be_left_out() {
+        let shown = named(ClusterGauge::Tasks, "executor", counts(3), true);
+        let tags = [
+            ("IsRetry", "0"),
+            ("JobId", "01000000"),
+            ("NodeAddress", "10.0.0.1"),
+            ("Source", "executor"),
+            ("State", "ALIVE"),
+        ];
+        let tags = tags.map(|(key, value)| (key, value.to_owned())).to_vec();
+        assert_eq!(shown, [(ClusterGauge::Tasks, tags, 3.0)]);
+    }
 }

@@ -2,10 +2,12 @@
 
 use super::HeadCore;
 use crate::amounts::{available_of, by_name, total_of};
-use crate::members::OWN;
+use crate::members::{Member, OWN};
+use oxiray_ids::NodeId;
 use oxiray_scheduler::NodeView;
-use oxiray_wire::message::NodeJoin;
-use oxiray_wire::state::{Lifetime, NodeRow};
+use oxiray_wire::message::{NodeJoin, StateQuery, StateReport};
+use oxiray_wire::state::{Lifetime, MeasuredNode, NodeRow};
+use std::collections::BTreeSet;
 
 impl HeadCore {
     /// The machines, the head's own first, and the dead ones that are remembered.
@@ -23,6 +25,20 @@ impl HeadCore {
         });
         living.chain(lost).collect()
     }
+
+    /// A list of nodes, with how their machines are where it is one in detail.
+    pub(super) fn with_measured(&self, asked: &StateQuery, mut report: StateReport) -> Result<StateReport, String> {
+        if let Some(tables) = report.tables.as_mut().filter(|_| asked.detail) {
+            let listed: BTreeSet<NodeId> = tables.nodes.iter().map(|row| row.node_id).collect();
+            let members = self.members.by_key.values().filter(|member| listed.contains(&member.view.node));
+            tables.measured = members.map(measured).collect();
+        }
+        Ok(report)
+    }
+}
+
+fn measured(member: &Member) -> MeasuredNode {
+    MeasuredNode { node_id: member.view.node, statistics: member.state.statistics.clone() }
 }
 
 /// `death` is how it ended; empty where it lives.

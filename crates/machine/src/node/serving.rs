@@ -1,7 +1,7 @@
 //! The head that a node serves: what it orders, and what it is told.
 
-use super::NodeCore;
 use super::assign::device_numbers;
+use super::{NodeCore, Usage};
 use crate::encoding::{device_sizes, devices_free};
 use crate::environments::merged;
 use crate::isolation::Refusal;
@@ -16,6 +16,7 @@ use oxiray_wire::message::{
     Draining, Environment, Failure, FailureCode, HeadOrder, JobAnnounced, NodeJoin, NodeReport, NodeState, Notice,
     Place, PlaceRefused, Placed,
 };
+use oxiray_wire::state::NodeStatistics;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -279,7 +280,12 @@ impl NodeCore {
     pub fn store_holds(&mut self, bytes: u64) {
         // In steps, so that not every object is told of.
         let step = (self.plan.store_bytes / STORE_STEPS).max(1);
-        self.store_used = bytes.div_ceil(step) * step;
+        self.usage.store_used = bytes.div_ceil(step) * step;
+    }
+
+    /// How the machine and its workers' processes are.
+    pub fn machine_measured(&mut self, found: NodeStatistics) {
+        self.usage.statistics = Some(found);
     }
 
     /// Tells the head what the ledger has, where that changed.
@@ -313,7 +319,9 @@ impl NodeCore {
         let free =
             amounts(available.iter().filter(|(name, _)| !name.is_device()).map(|(name, amount)| (name, *amount)));
         let (uses, conditions) = (self.devices.measured.uses.clone(), self.device_conditions());
-        NodeState { order, free, devices, store_used: self.store_used, uses, conditions, ..NodeState::default() }
+        let Usage { store_used, statistics } = &self.usage;
+        let (store_used, statistics) = (*store_used, statistics.clone());
+        NodeState { order, free, devices, store_used, uses, conditions, statistics, ..NodeState::default() }
     }
 
     /// This node is being emptied: it remembers for the next head.

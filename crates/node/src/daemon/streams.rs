@@ -209,7 +209,7 @@ impl Daemon {
             VisitorToHead::StateQuery(asked) => self.core.state_query(key, asked),
             VisitorToHead::StateFollow(asked) => self.core.state_follow(key, asked),
             VisitorToHead::ChronicleFollow(asked) => self.core.chronicle_follow(key, asked),
-            VisitorToHead::MetricsQuery(asked) => self.core.metrics_query(key, asked.request),
+            VisitorToHead::MetricsQuery(asked) => self.core.metrics_query(key, &asked),
             VisitorToHead::DrainAsked(asked) => self.core.drain_asked(key, &asked),
             VisitorToHead::DeviceAsked(asked) => self.core.device_asked(key, &asked),
             VisitorToHead::GrowthState(state) => self.core.growth_state(key, &state),
