@@ -175,6 +175,7 @@ SETTINGS: dict[str, tuple[Variable, ...]] = {
         Variable("RAY_DEDUP_LOGS_ALLOW_REGEX", "lines that are always shown", "none"),
         Variable("RAY_DEDUP_LOGS_SKIP_REGEX", "lines that are never shown", "none"),
         Variable("RAY_IGNORE_UNHANDLED_ERRORS", "if set: errors that nobody looked at are not logged", "not set"),
+        Variable("RAY_metric_cardinality_level", "`low`: exported metrics of tasks and actors leave out their names", "`recommended`"),
         Variable("RAY_USAGE_STATS_ENABLED", "nothing, as nothing is ever reported to anybody", "0"),
     ),
     "Training": (

@@ -41,6 +41,18 @@ pub(crate) fn check_plaintext(options: &Options) -> anyhow::Result<()> {
     )
 }
 
+/// Refuses an address that other machines reach, unless no token is needed: one would be sent there in the clear.
+pub(crate) fn check_metrics(options: &Options) -> anyhow::Result<()> {
+    if options.host.is_loopback() || options.metrics_open {
+        return Ok(());
+    }
+    bail!(
+        "metrics at {} are reached by other machines, and the token would be sent there in the clear: say --metrics-open where \
+         everybody who reaches this port may read them",
+        options.host
+    )
+}
+
 /// The names that requests may bear beside addresses and `localhost`: those that were given, and in a pod of a RayCluster those of
 /// its service.
 pub(crate) fn hosts(given: &[String], variable: impl Fn(&str) -> Option<String>) -> Vec<String> {

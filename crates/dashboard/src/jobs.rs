@@ -70,7 +70,7 @@ pub(crate) fn printed(site: &Site, row: &JobRow) -> PathBuf {
 }
 
 /// What is told of the job. The end of what it printed is looked at where it failed.
-fn told(site: &Site, request: &Request, row: &JobRow) -> JobDetails {
+pub(crate) fn told(site: &Site, request: &Request, row: &JobRow) -> JobDetails {
     let has_failed = row.state == SubmissionState::Failed && row.exit_code.is_some() && !row.submission.is_empty();
     let end = has_failed.then(|| end_of(&printed(site, row)).unwrap_or_default());
     details(row, end.as_deref(), request.is_from_browser, &site.uploads.folder().to_string_lossy())

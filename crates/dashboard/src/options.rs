@@ -32,6 +32,12 @@ pub(crate) struct Options {
     /// Speaks plain HTTP at an address that other machines reach.
     #[arg(long, conflicts_with = "tls_cert")]
     pub(crate) plaintext: bool,
+    /// Exports the metrics of the session's node, and does nothing else.
+    #[arg(long)]
+    pub(crate) metrics_only: bool,
+    /// With --metrics-only: whoever reaches the port reads them, without a token.
+    #[arg(long, requires = "metrics_only")]
+    pub(crate) metrics_open: bool,
     /// The process to end with.
     #[arg(long)]
     pub(crate) daemon: Option<u32>,

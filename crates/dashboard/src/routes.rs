@@ -31,6 +31,12 @@ pub(crate) struct Site {
     pub(crate) submitting: tokio::sync::Mutex<()>,
     /// What was uploaded.
     pub(crate) uploads: Uploads,
+    /// The last text of metrics.
+    pub(crate) metrics: crate::metrics::Cache,
+    /// What is answered.
+    pub(crate) tables: &'static [&'static [Route]],
+    /// Places of those who are told lists of the cluster's state.
+    pub(crate) lists: tokio::sync::Semaphore,
 }
 
 /// One request.
@@ -58,7 +64,6 @@ pub(crate) enum BodyError {
 }
 
 impl Request {
-    #[expect(dead_code, reason = "lists of the cluster's state and views of the page have parameters")]
     /// The parameters of the query, decoded; those that cannot be are left out.
     pub(crate) fn query(&self) -> Vec<(String, String)> {
         let pairs = self.head.uri.query().unwrap_or_default().split('&');
@@ -87,6 +92,7 @@ impl Request {
 pub(crate) type Reply = Pin<Box<dyn Future<Output = Answer>>>;
 
 /// A method, a path, and what answers.
+#[derive(Debug)]
 pub(crate) struct Route(pub(crate) &'static str, pub(crate) &'static str, pub(crate) fn(Rc<Site>, Request) -> Reply);
 
 /// A row of the table.
@@ -98,12 +104,12 @@ macro_rules! route {
 pub(crate) use route;
 
 /// Answers a request.
-pub(crate) async fn answer(tables: [&'static [Route]; 2], site: Rc<Site>, mut request: Request) -> Answer {
+pub(crate) async fn answer(site: Rc<Site>, mut request: Request) -> Answer {
     let path = request.head.uri.path().to_owned();
     // What may be read may be asked for without its body.
     let method = if request.head.method == Method::HEAD { Method::GET } else { request.head.method.clone() };
     let mut is_known = false;
-    for Route(known, pattern, handler) in tables.into_iter().flatten() {
+    for Route(known, pattern, handler) in site.tables.iter().copied().flatten() {
         let Some(named) = matched(pattern, &path) else { continue };
         if *known == method {
             request.named = named;

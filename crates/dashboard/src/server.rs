@@ -4,10 +4,11 @@ use crate::answer::{Answer, answer, refused};
 use crate::daemon::Daemon;
 use crate::options::Options;
 use crate::routes::{self, Request, Site};
+use crate::state::LISTS_MAX;
 use crate::stream::{Hyper, Stream, Timers};
-use crate::table::TABLES;
+use crate::table::{EXPORT, TABLES};
 use crate::uploads::Uploads;
-use crate::{access, address};
+use crate::{access, address, metrics};
 use anyhow::Context as _;
 use http::{Request as Asked, StatusCode};
 use hyper::body::Incoming;
@@ -17,9 +18,11 @@ use oxiray_network::porch::{
     HEAD_BYTES_MAX, HEAD_LIMIT, OpenPath, Porch, PorchOptions, PorchRules, PorchVerdict, ProvenPeer, RequestHead,
     tls_from_pem,
 };
+use oxiray_visitor::Description;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, setrlimit};
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -42,10 +45,15 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     setrlimit(Resource::Data, limit)?;
     let files = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files })?;
-    address::check_plaintext(options)?;
+    if options.metrics_only {
+        address::check_metrics(options)?
+    } else {
+        address::check_plaintext(options)?
+    }
     let rules = PorchRules {
         hosts: address::hosts(&options.allow_hosts, |name| std::env::var(name).ok()),
-        open: open(),
+        open: open(options.metrics_only),
+        public: if options.metrics_open { vec![metrics::PATH] } else { Vec::new() },
         ..PorchRules::default()
     };
     access::add_tokens(&rules.keys, &options.session)?;
@@ -54,12 +62,13 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 /// What is answered to everybody.
-fn open() -> Vec<OpenPath> {
+fn open(is_without_page: bool) -> Vec<OpenPath> {
     let constant = |path, content_type, body| OpenPath { path, content_type, body };
     let mode = br#"{"authentication_mode": "token"}"#;
     let health = HEALTH.map(|path| constant(path, "application/text; charset=utf-8", b"success".as_slice()));
     let mode = constant("/api/authentication_mode", "application/json; charset=utf-8", mode.as_slice());
-    health.into_iter().chain([mode]).chain(PAGE.iter().copied()).collect()
+    let page = PAGE.iter().copied().filter(|_| !is_without_page);
+    health.into_iter().chain([mode]).chain(page).collect()
 }
 
 async fn serve(options: &Options, rules: Arc<PorchRules>) -> anyhow::Result<()> {
@@ -73,9 +82,15 @@ async fn serve(options: &Options, rules: Arc<PorchRules>) -> anyhow::Result<()> 
         rules,
         submitting: tokio::sync::Mutex::default(),
         uploads,
+        metrics: metrics::Cache::default(),
+        tables: if options.metrics_only { EXPORT } else { TABLES },
+        lists: tokio::sync::Semaphore::new(LISTS_MAX),
     });
     let mut asks_to_end = signal(SignalKind::terminate())?;
     let hearing = spawn_local(async move { daemon.hear().await });
+    if is_of_head(&options.session) {
+        spawn_local(metrics::keep_discovery_file(Rc::clone(&site)));
+    }
     let result = tokio::select! {
         ended = hearing => Err(ended?.context("the daemon is gone")),
         _ = asks_to_end.recv() => Ok(()),
@@ -89,14 +104,18 @@ async fn serve(options: &Options, rules: Arc<PorchRules>) -> anyhow::Result<()> 
     result
 }
 
+/// Whether the session is that of the head, and not of a member.
+fn is_of_head(session: &Path) -> bool {
+    Description::read(session).is_some_and(|description| !description.member)
+}
+
 /// The doors: that of the dashboard, and where it was asked for, one at which the node's health is told and nothing else.
 fn open_porches(
     options: &Options,
     rules: &Arc<PorchRules>,
     sender: mpsc::UnboundedSender<ProvenPeer>,
 ) -> anyhow::Result<Vec<Porch>> {
-    let read =
-        |path: &std::path::PathBuf| std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()));
+    let read = |path: &PathBuf| std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()));
     let tls = match (&options.tls_cert, &options.tls_key) {
         (Some(certificate), Some(key)) => Some(tls_from_pem(&read(certificate)?, &read(key)?)?),
         _ => None,
@@ -112,6 +131,10 @@ fn open_porches(
         let health = PorchRules { hosts, open, ..PorchRules::default() };
         let listener = address::listen(options.host, Some(port))?;
         porches.push(Porch::open(PorchOptions { listener, rules: Arc::new(health), tls: None }, drop)?);
+    }
+    if options.metrics_only {
+        say(&format!("metrics are exported at {}", porches[0].address()));
+        return Ok(porches);
     }
     let url = address::tell(&options.session, scheme, porches[0].address())?;
     say(&format!("it answers at {url}"));
@@ -152,7 +175,7 @@ async fn one(site: Rc<Site>, asked: Asked<Incoming>, _peer: SocketAddr) -> Answe
         PorchVerdict::Proven(right) => right,
     };
     let request = Request { named: Vec::new(), head, body, right, is_from_browser };
-    routes::answer(TABLES, site, request).await
+    routes::answer(site, request).await
 }
 
 /// This process ends with the daemon that started it, however that ends.

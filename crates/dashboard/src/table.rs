@@ -1,10 +1,12 @@
 //! All paths.
 
 use crate::routes::{Route, route};
-use crate::{cluster, jobs, packages, page_api, tail};
+use crate::{cluster, jobs, metrics, packages, page_api, state, tail};
 
 /// Ray's paths, and the page's.
-pub(crate) const TABLES: [&[Route]; 2] = [RAY, page_api::ROUTES];
+pub(crate) const TABLES: &[&[Route]] = &[RAY, state::ROUTES, metrics::ROUTES, page_api::ROUTES];
+/// What is answered where metrics are exported and nothing else.
+pub(crate) const EXPORT: &[&[Route]] = &[metrics::EXPORTED];
 
 /// Ray's paths.
 const RAY: &[Route] = &[
@@ -29,7 +31,7 @@ mod tests {
 
     #[test]
     fn no_two_rows_are_for_one_request() {
-        let all: Vec<_> = TABLES.into_iter().flatten().map(|Route(method, path, _)| (method, path)).collect();
+        let all: Vec<_> = TABLES.iter().copied().flatten().map(|Route(method, path, _)| (method, path)).collect();
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
     }
 }

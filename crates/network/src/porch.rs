@@ -4,7 +4,8 @@
 //! It answers strangers itself, from constants. A peer that has proven itself is handed inwards with what it said so far; what
 //! it asks later on its connection is to be judged by the same function.
 //!
-//! - PORCH-1: no byte of a peer passes inwards before a request of it named a host that is this one's and showed a secret.
+//! - PORCH-1: no byte of a peer passes inwards before a request of it named a host that is this one's and showed a secret, or
+//!   asked to read one of the paths that a site tells everybody ([`PorchRules::public`]).
 //! - PORCH-2: a head is at most [`HEAD_BYTES_MAX`] long, has [`HEAD_LIMIT`] to come, and is what every reader of HTTP takes it
 //!   for: one end of lines, one `Host`, one way to say where the body ends.
 //! - PORCH-3: whoever waits has one of few places; who comes when all are taken has that of who waited longest. A wrong

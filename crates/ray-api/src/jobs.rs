@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
 
 /// Stands for the value of a variable where a browser reads.
-const REDACTED: &str = "<redacted>";
+pub(crate) const REDACTED: &str = "<redacted>";
 /// What the names of uploaded packages begin with.
 const PACKAGE_SCHEME: &str = "gcs://";
 /// How many lines of what a job printed its failure quotes, and how many characters.

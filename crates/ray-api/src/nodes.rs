@@ -323,19 +323,10 @@ fn bytes(count: f64) -> String {
     if power == 0 { format!("{shown:.0}B") } else { format!("{shown:.2}{}", UNITS[power as usize]) }
 }
 
-/// `/api/v0/cluster_metadata`; the version of Python is that of the head's templates.
-pub fn cluster_metadata(python_version: &str) -> RayAnswer {
-    let data = [
-        ("rayVersion", RAY_VERSION.into()),
-        ("pythonVersion", python_version.into()),
-        ("rayInitCluster", false.into()),
-    ];
+/// `/api/v0/cluster_metadata`. Each program brings a Python of its own, and no version is that of the cluster.
+pub fn cluster_metadata() -> RayAnswer {
+    let data = [("rayVersion", RAY_VERSION.into()), ("pythonVersion", "".into()), ("rayInitCluster", false.into())];
     RayAnswer::of(200, "", Ordered::map(data))
-}
-
-/// `/timezone`: times of Oxiray are in UTC.
-pub fn timezone() -> RayAnswer {
-    RayAnswer::plain(200, &Ordered::map([("offset", "+00:00".into()), ("value", "Etc/UTC".into())]))
 }
 
 /// `/api/v0/tasks/timeline`: what ran when, as events of Chrome's trace format; of one job where it is named.

@@ -1,12 +1,14 @@
 //! Rows in Ray's keys and types. The columns of `oxiray_state` have Ray's names and order; what stands here is where their
 //! values or their order differ over HTTP.
 
+use crate::jobs::{JobDetails, REDACTED};
 use crate::ordered::Ordered;
 use oxiray_ids::TaskId;
 use oxiray_state::{Cell, Row, Use};
 use oxiray_wire::state::{
-    ActorRow, BundleRow, EnvironmentRow, GroupRow, JobRow, NodeRow, ObjectRow, StateKind, Tables, TaskRow, WorkerRow,
+    ActorRow, BundleRow, EnvironmentRow, GroupRow, NodeRow, ObjectRow, StateKind, Tables, TaskRow, WorkerRow,
 };
+use std::collections::BTreeMap;
 
 /// What Ray writes for a time of a process that it did not note.
 const NO_TIME: u64 = u64::MAX;
@@ -15,11 +17,6 @@ const SETUP_TIMEOUT_S: i64 = 600;
 
 /// Rows of a list of Ray's.
 pub(crate) trait RayRow: Row {
-    /// The columns in Ray's order, where that is not the order of the list.
-    fn order(_detail: bool) -> Option<&'static [&'static str]> {
-        None
-    }
-
     /// Ray's value in a column, where that is not the value of the list.
     fn in_ray(&self, _column: &str) -> Option<Ordered> {
         None
@@ -27,28 +24,73 @@ pub(crate) trait RayRow: Row {
 }
 
 /// The rows of a kind.
-pub(crate) fn rows(kind: StateKind, detail: bool, tables: &Tables) -> Ordered {
+pub(crate) fn rows(kind: StateKind, detail: bool, is_for_browser: bool, tables: &Tables) -> Ordered {
+    let mut rows = all_rows(kind, detail, tables);
+    if is_for_browser {
+        redact_rows(&mut rows);
+    }
+    rows
+}
+
+/// A browser sees no values of variables.
+fn redact_rows(rows: &mut Ordered) {
+    let Ordered::List(rows) = rows else { return };
+    for row in rows {
+        let Ordered::Map(fields) = row else { continue };
+        for (name, value) in fields {
+            match (name.as_str(), value) {
+                ("runtime_env", environment) => redact(environment),
+                ("serialized_runtime_env", written @ Ordered::Text(_)) => redact_written(written),
+                ("runtime_env_info", Ordered::Map(info)) => {
+                    info.iter_mut().filter(|(name, _)| name == "serialized_runtime_env").for_each(|(_, written)| {
+                        redact_written(written);
+                    });
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn redact(environment: &mut Ordered) {
+    let Ordered::Map(fields) = environment else { return };
+    for (_, variables) in fields.iter_mut().filter(|(name, _)| name == "env_vars") {
+        if let Ordered::Map(variables) = variables {
+            variables.iter_mut().for_each(|(_, value)| *value = REDACTED.into());
+        }
+    }
+}
+
+/// What cannot be read is hidden whole.
+fn redact_written(written: &mut Ordered) {
+    let Ordered::Text(text) = written else { return };
+    let Ok(serde_json::Value::Object(mut environment)) = serde_json::from_str(text) else {
+        *written = REDACTED.into();
+        return;
+    };
+    if let Some(variables) = environment.get_mut("env_vars").and_then(serde_json::Value::as_object_mut) {
+        variables.values_mut().for_each(|value| *value = REDACTED.into());
+    }
+    *written = serde_json::Value::Object(environment).to_string().into();
+}
+
+fn all_rows(kind: StateKind, detail: bool, tables: &Tables) -> Ordered {
     match kind {
         StateKind::Actors => all(kind, detail, &tables.actors),
         StateKind::Tasks | StateKind::Timeline => all(StateKind::Tasks, detail, &tables.tasks),
         StateKind::Nodes => all(kind, detail, &tables.nodes),
         StateKind::Workers => all(kind, detail, &tables.workers),
-        StateKind::Jobs => all(kind, detail, &tables.jobs),
         StateKind::PlacementGroups => all(kind, detail, &tables.placement_groups),
         StateKind::Objects => all(kind, detail, &tables.objects),
         StateKind::RuntimeEnvs => all(kind, detail, &tables.runtime_envs),
-        // Ray has no such lists.
-        StateKind::Explain | StateKind::Stacks => Ordered::List(Vec::new()),
+        // Ray has no such lists, and jobs are told of elsewhere: what a failure quotes is no part of their rows.
+        StateKind::Jobs | StateKind::Explain | StateKind::Stacks => Ordered::List(Vec::new()),
     }
 }
 
 fn all<R: RayRow>(kind: StateKind, detail: bool, rows: &[R]) -> Ordered {
-    let mut shown: Vec<_> =
+    let shown: Vec<_> =
         R::columns(kind).iter().filter(|column| detail || matches!(column.used, Use::Main | Use::Shown)).collect();
-    if let Some(order) = R::order(detail) {
-        shown.retain(|column| order.contains(&column.name));
-        shown.sort_by_key(|column| order.iter().position(|name| *name == column.name));
-    }
     let one = |row: &R| {
         Ordered::map(shown.iter().map(|column| {
             let value = row.in_ray(column.name).unwrap_or_else(|| (column.of)(row).into());
@@ -191,44 +233,52 @@ impl RayRow for WorkerRow {
     }
 }
 
-/// All of a job's columns.
-const JOB: [&str; 15] = [
-    "type",
-    "job_id",
-    "submission_id",
-    "driver_info",
-    "status",
-    "entrypoint",
-    "message",
-    "error_type",
-    "start_time",
-    "end_time",
-    "metadata",
-    "runtime_env",
-    "driver_agent_http_address",
-    "driver_node_id",
-    "driver_exit_code",
-];
-/// Those without detail.
+/// A job's columns without detail.
 const JOB_BRIEF: [&str; 8] =
     ["job_id", "submission_id", "entrypoint", "type", "status", "message", "error_type", "driver_info"];
 
-impl RayRow for JobRow {
-    fn order(detail: bool) -> Option<&'static [&'static str]> {
-        Some(if detail { &JOB } else { &JOB_BRIEF })
-    }
+/// Jobs, as the jobs API tells of them.
+pub(crate) fn jobs(details: &[JobDetails], detail: bool) -> Ordered {
+    let one = |job: &JobDetails| {
+        let Ordered::Map(mut all) = job_details(job) else { return Ordered::Null };
+        if !detail {
+            all.retain(|(name, _)| JOB_BRIEF.contains(&name.as_str()));
+            all.sort_by_key(|(name, _)| JOB_BRIEF.iter().position(|brief| brief == name));
+        }
+        Ordered::Map(all)
+    };
+    details.iter().map(one).collect()
+}
 
-    fn in_ray(&self, column: &str) -> Option<Ordered> {
-        Some(match column {
-            "entrypoint" => self.entrypoint.as_deref().unwrap_or_default().into(),
-            "driver_info" => fields(
-                cell(self, StateKind::Jobs, column),
-                [("id", "".into()), ("node_ip_address", "".into()), ("pid", "".into())],
-            ),
-            "metadata" if self.metadata.is_empty() && !self.submission.is_empty() => Ordered::Null,
-            _ => return None,
-        })
-    }
+fn job_details(job: &JobDetails) -> Ordered {
+    let text = |text: &Option<String>| Ordered::from(text.as_deref());
+    let driver = job.driver_info.as_ref().map(|driver| {
+        Ordered::map([
+            ("id", (&driver.id).into()),
+            ("node_ip_address", (&driver.node_ip_address).into()),
+            ("pid", (&driver.pid).into()),
+        ])
+    });
+    let noted = |noted: &BTreeMap<String, String>| {
+        Ordered::map(noted.iter().map(|(name, value)| (name.as_str(), value.into())))
+    };
+    Ordered::map([
+        ("type", job.kind.into()),
+        ("job_id", text(&job.job_id)),
+        ("submission_id", text(&job.submission_id)),
+        ("driver_info", driver.into()),
+        ("status", job.status.into()),
+        ("entrypoint", (&job.entrypoint).into()),
+        ("message", text(&job.message)),
+        ("error_type", text(&job.error_type)),
+        ("start_time", job.start_time.into()),
+        ("end_time", job.end_time.into()),
+        ("metadata", job.metadata.as_ref().map(noted).into()),
+        ("runtime_env", job.runtime_env.as_ref().map(|environment| Ordered::Document(environment.to_string())).into()),
+        ("driver_agent_http_address", text(&job.driver_agent_http_address)),
+        ("driver_node_id", text(&job.driver_node_id)),
+        ("driver_exit_code", job.driver_exit_code.into()),
+    ])
 }
 
 impl RayRow for GroupRow {

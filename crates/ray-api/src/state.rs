@@ -8,8 +8,9 @@
 //! where there is none. `tests/fixtures/ray_http` has what Ray answered, and the tests compare.
 
 use crate::RayAnswer;
+use crate::jobs::JobDetails;
 use crate::ordered::Ordered;
-use crate::rows::rows;
+use crate::rows::{jobs, rows};
 use oxiray_state::{Cell, Column, NOT_RECORDED, ROWS_MAX, Row, Use, shown_summary};
 use oxiray_wire::message::{StateFilter, StateQuery, StateReport};
 use oxiray_wire::state::{
@@ -91,12 +92,17 @@ pub fn counts_asked(kind: StateKind, query: &[(String, String)]) -> Result<ListA
     Ok(ListAsked { query: query_asked, detail: false, timeout_s: timeout_s(query)? })
 }
 
-/// The answer to a list.
-pub fn listed(asked: &ListAsked, report: &StateReport) -> RayAnswer {
+/// The answer to a list, but for jobs. A browser sees no values of variables.
+pub fn listed(asked: &ListAsked, report: &StateReport, is_for_browser: bool) -> RayAnswer {
     let empty = Tables::default();
     let tables = report.tables.as_ref().unwrap_or(&empty);
-    let rows = rows(asked.query.kind, asked.detail, tables);
+    let rows = rows(asked.query.kind, asked.detail, is_for_browser, tables);
     told(200, "", answer(asked.query.kind, report, rows, tables.objects.iter().any(|row| row.site == NOT_RECORDED)))
+}
+
+/// The answer to a list of jobs, of which the report has the rows and `details` what the jobs API tells.
+pub fn listed_jobs(asked: &ListAsked, report: &StateReport, details: &[JobDetails]) -> RayAnswer {
+    told(200, "", answer(StateKind::Jobs, report, jobs(details, asked.detail), false))
 }
 
 /// The answer to a summary.

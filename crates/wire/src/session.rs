@@ -72,6 +72,9 @@ pub fn printed_by(logs: &Path, submission: &str) -> PathBuf {
     logs.join(format!("submitted-{submission}.log"))
 }
 
+/// The file of a head's session by which Prometheus finds the nodes that export metrics; named as by Ray.
+pub const PROMETHEUS_TARGETS: &str = "prom_metrics_service_discovery.json";
+
 /// The directory of all sessions of this user, made with mode 0700 where it is missing.
 ///
 /// # Errors

@@ -48,6 +48,9 @@ pub struct NodeStatistics {
     /// The processes of workers, by their numbers.
     #[field(14)]
     pub workers: Vec<WorkerStatistics>,
+    /// The port at which the node exports metrics; 0 where it does not.
+    #[field(15)]
+    pub metrics_port: u32,
 }
 
 /// How the machine of a node is.
@@ -159,6 +162,7 @@ mod tests {
             sent: flow,
             received: flow,
             workers,
+            metrics_port: 65_535,
         };
         let alone = of(Vec::new()).encoded_len();
         assert!(alone <= 200, "{alone}");
