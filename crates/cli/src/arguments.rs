@@ -2,6 +2,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// This version, and that of Ray whose API programs find.
@@ -222,6 +223,17 @@ pub(crate) struct DashboardOptions {
     /// Answers other machines without TLS: whoever can read the network can then run programs on the cluster.
     #[arg(long, conflicts_with = "dashboard_tls_cert")]
     pub(crate) dashboard_plaintext: bool,
+    /// Exports the metrics of this node at this port, for Prometheus. Without it no port is opened for them.
+    #[arg(long, value_name = "PORT")]
+    pub(crate) metrics_export_port: Option<u16>,
+    /// With --metrics-export-port: the address where they are exported; 127.0.0.1 where this is left out. One that other machines
+    /// reach needs --metrics-open.
+    #[arg(long, value_name = "ADDRESS", requires = "metrics_export_port")]
+    pub(crate) metrics_host: Option<IpAddr>,
+    /// With --metrics-export-port: whoever reaches that port reads the metrics, without a token.
+    #[arg(long, value_name = "BOOLEAN", num_args = 0..=1, default_missing_value = "true", requires = "metrics_export_port",
+        value_parser = clap::builder::BoolishValueParser::new())]
+    pub(crate) metrics_open: Option<bool>,
 }
 
 /// What a head does beside starting its machine.

@@ -1,10 +1,10 @@
 //! `oxiray dashboard`, and what `oxiray start` is told of the dashboard.
 
-use crate::arguments::StartOptions;
+use crate::arguments::{DashboardOptions, StartOptions};
 use crate::{http, say, visit};
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
-use oxiray_node::{DashboardConfig, HeadConfig};
+use oxiray_node::{DashboardConfig, HeadConfig, MetricsConfig};
 use oxiray_wire::session::{DASHBOARD, HTTP_TOKEN, HTTP_TOKEN_READ};
 use serde::Deserialize;
 use std::fs;
@@ -172,6 +172,22 @@ pub(crate) fn config(
         is_free(config.host.unwrap_or(Ipv4Addr::LOCALHOST.into()), port)?;
     }
     Ok(Some(config))
+}
+
+/// Where the daemon is to export metrics; nothing where it is not to.
+pub(crate) fn metrics_config(options: &DashboardOptions) -> anyhow::Result<Option<MetricsConfig>> {
+    let Some(port) = options.metrics_export_port else { return Ok(None) };
+    let (host, open) = (options.metrics_host, options.metrics_open.unwrap_or(false));
+    if let Some(host) = host.filter(|host| !host.is_loopback() && !open) {
+        bail!(
+            "--metrics-host={host} is reached by other machines, and the token would be sent there in the clear: say --metrics-open \
+             where everybody who reaches port {port} may read the metrics"
+        );
+    }
+    let address = SocketAddr::new(host.unwrap_or(Ipv4Addr::LOCALHOST.into()), port);
+    // It is opened by a program that the daemon starts later: that somebody has it is told of before.
+    TcpListener::bind(address).with_context(|| format!("metrics cannot be exported at {address}"))?;
+    Ok(Some(MetricsConfig { host, port, open }))
 }
 
 fn host(text: &str) -> anyhow::Result<IpAddr> {

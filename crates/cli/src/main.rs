@@ -21,7 +21,6 @@ mod metrics;
 mod operator;
 mod python_commands;
 mod ray_commands;
-mod ray_status;
 mod show;
 mod stack;
 mod start;

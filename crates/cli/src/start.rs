@@ -135,6 +135,7 @@ fn config(options: &StartOptions) -> anyhow::Result<Config> {
         machine,
         head,
         member,
+        metrics: dashboard::metrics_config(&options.dashboard)?,
         temp_dir: options.temp_dir.clone(),
         port: options.port.filter(|_| options.head),
         interpreter: None,

@@ -3,6 +3,7 @@
 use crate::arguments::StatusOptions;
 use crate::show;
 use crate::visit::{self, ANSWER_LIMIT};
+use oxiray_ray_api::cluster_status;
 use oxiray_visitor::json;
 use oxiray_wire::message::{ClusterQuery, DeviceUse};
 use oxiray_wire::state::{
@@ -10,6 +11,7 @@ use oxiray_wire::state::{
     GroupRow, GroupState, MemoryTier, NodeRow, ReplicaLimits, Slots, WorkerDuty,
 };
 use std::fmt::Write as _;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 const EXPECT: &str = "writing to a string does not fail";
 const UNITS: f64 = 10_000.0;
@@ -25,7 +27,9 @@ pub(crate) fn run(options: &StatusOptions) -> anyhow::Result<()> {
     if options.json {
         crate::say(&serde_json::to_string_pretty(&json::value(&state)?)?);
     } else if is_ray {
-        crate::say(&crate::ray_status::draw(&state, options.verbose, std::time::SystemTime::now())?);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let state = crate::show::plain_state(&state)?;
+        crate::say(&cluster_status::draw(&state, options.verbose, (now.as_secs(), now.subsec_micros())));
     } else {
         crate::say(draw(&found.description.address, &state)?.trim_end());
     }

@@ -23,7 +23,6 @@ const OPTIONS: &[(&str, Takes, &str)] = &[
     ("worker-port-list", Takes::Text, "workers need no ports"),
     ("object-manager-port", Takes::Port, "objects travel through --node-manager-port"),
     ("runtime-env-agent-port", Takes::Port, "the daemon itself makes environments"),
-    ("metrics-export-port", Takes::Port, "`oxiray metrics` prints metrics"),
     ("plasma-directory", Takes::Text, "objects lie in memory without a name"),
     ("autoscaling-config", Takes::Text, "--autoscale names groups of machines"),
     ("no-redirect-output", Takes::Nothing, "the daemon writes to its log"),

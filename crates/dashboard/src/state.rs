@@ -6,11 +6,12 @@ use crate::answer::{Answer, answer};
 use crate::jobs;
 use crate::routes::{Request, Route, Site, route};
 use http::StatusCode;
+use oxiray_ray_api::cluster_status;
 use oxiray_ray_api::nodes::{self, ClusterView};
 use oxiray_ray_api::state::{self, ListAsked, refused};
 use oxiray_ray_api::{RayAnswer, jobs::JobDetails};
 use oxiray_visitor::VisitError;
-use oxiray_wire::message::{StateQuery, StateReport};
+use oxiray_wire::message::{ClusterQuery, StateQuery, StateReport};
 use oxiray_wire::state::{StateKind, Tables};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -22,6 +23,7 @@ const ROWS_MAX: u32 = 10_000;
 
 /// Their paths.
 pub(crate) const ROUTES: &[Route] = &[
+    route!("GET", "/api/cluster_status", status),
     route!("GET", "/api/v0/cluster_metadata", metadata),
     route!("GET", "/api/v0/tasks/timeline", timeline),
     route!("GET", "/api/v0/{}", list),
@@ -123,6 +125,20 @@ async fn timeline(site: Rc<Site>, request: Request) -> Answer {
 /// `/api/v0/cluster_metadata`.
 async fn metadata(_: Rc<Site>, _: Request) -> Answer {
     told(nodes::cluster_metadata())
+}
+
+/// `/api/cluster_status`.
+async fn status(site: Rc<Site>, request: Request) -> Answer {
+    let Ok(_turn) = site.lists.try_acquire() else { return has_too_many() };
+    let report = site.daemon.ask(ClusterQuery::default()).await;
+    match report.and_then(|report| Ok(oxiray_visitor::json::cluster(report)?)) {
+        Ok(state) => {
+            let is_formatted = request.query().contains(&("format".to_owned(), "1".to_owned()));
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            told(cluster_status::answer(&state, is_formatted, (now.as_secs(), now.subsec_micros())))
+        }
+        Err(error) => told(refused(500, &error.to_string())),
+    }
 }
 
 /// What answers on nodes and actors are made of.

@@ -19,7 +19,7 @@
 //! | `breaker` | how many devices nodes may take out of service by themselves |
 //! | `growth` | which machines the autoscaler may bring and takes away |
 //! | `journal`, `outbox`, `resumption` | what outlives a head, and who is to come back to it |
-//! | `census`, `following`, `changes`, `metrics`, `ends`, `figures` | what people and programs ask, and what is remembered for them |
+//! | `census`, `following`, `changes`, `metrics`, `machine_gauges`, `ends`, `figures` | what people and programs ask, and what is remembered for them |
 //! | `clock` | what time it is, and what is due |
 //! | `demands`, `amounts`, `failures` | words that all of them have in common |
 //!
@@ -48,6 +48,7 @@ mod jobs;
 mod journal;
 mod key_value;
 mod large;
+mod machine_gauges;
 mod members;
 mod metrics;
 mod metrics_text;

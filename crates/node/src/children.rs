@@ -1,5 +1,5 @@
 //! The processes that the daemon starts itself: templates, the makers of environments, the drivers of submitted jobs, and
-//! the dashboard. Workers are their templates' children.
+//! what answers over HTTP. Workers are their templates' children.
 
 pub(crate) mod dashboard;
 pub(crate) mod environments;
@@ -9,7 +9,7 @@ pub(crate) mod templates;
 
 use crate::descriptors::with_reserve;
 use crate::line_log::LineLog;
-use dashboard::Dashboard;
+use dashboard::HttpProgram;
 use environments::Environments;
 use oxiray_machine::Origin;
 use oxiray_processes::ChildReaper;
@@ -35,14 +35,19 @@ pub(crate) struct Children {
     pub(crate) environments: Environments,
     pub(crate) submissions: Submissions,
     /// What answers over HTTP, where that was asked for.
-    pub(crate) dashboard: Option<Dashboard>,
+    pub(crate) http: Vec<HttpProgram>,
 }
 
 impl Children {
     /// `early`: a template that was started before there was anything else.
-    pub(crate) fn new(reaper: ChildReaper, early: Option<TemplateProcess>, dashboard: Option<Dashboard>) -> Self {
+    pub(crate) fn new(reaper: ChildReaper, early: Option<TemplateProcess>, http: Vec<HttpProgram>) -> Self {
         let (environments, submissions) = (Environments::default(), Submissions::default());
-        Self { reaper, templates: Templates::new(early), environments, submissions, dashboard }
+        Self { reaper, templates: Templates::new(early), environments, submissions, http }
+    }
+
+    /// The port at which metrics are exported; 0 where they are not.
+    pub(crate) fn metrics_port(&self) -> u16 {
+        self.http.iter().find_map(HttpProgram::metrics_port).unwrap_or(0)
     }
 
     /// Starts a template, where it was not started before there was anything else.

@@ -69,6 +69,8 @@ pub struct Config {
     pub head: HeadConfig,
     /// The cluster that a machine joins.
     pub member: MemberConfig,
+    /// Where metrics are exported, where that is wanted.
+    pub metrics: Option<MetricsConfig>,
     /// Where sessions live; `OXIRAY_TMPDIR` and its like where it is left out.
     pub temp_dir: Option<PathBuf>,
     /// The port that the session's address ends with.
@@ -149,6 +151,18 @@ pub struct HeadConfig {
     pub job_order: Option<String>,
     /// What answers over HTTP, where that is wanted.
     pub dashboard: Option<DashboardConfig>,
+}
+
+/// Where a node exports its metrics.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MetricsConfig {
+    /// The address; 127.0.0.1 where it is left out.
+    pub host: Option<IpAddr>,
+    /// The port.
+    pub port: u16,
+    /// Whether whoever reaches the port reads them, without a token.
+    pub open: bool,
 }
 
 /// Where the dashboard answers, and how.

@@ -31,7 +31,7 @@ mod transfer;
 mod visitors;
 
 use crate::children::Children;
-use crate::children::dashboard::Dashboard;
+use crate::children::dashboard::HttpProgram;
 use crate::device_client::{DeviceAnswer, DeviceClient};
 use crate::journal::JournalClient;
 use crate::lifetime::{Ended, Lifetime};
@@ -46,6 +46,7 @@ use crate::streams::Streams;
 use crate::turn::{Turn, now_ms};
 use crate::workers::Workers;
 use oxiray_head::Core;
+use oxiray_wire::state::NodeStatistics;
 use std::time::{Duration, Instant};
 
 pub use start::{Mode, Ready, run};
@@ -108,7 +109,7 @@ impl Daemon {
             self.end_slow_newcomers();
             self.end_stalled();
             self.end_overdue_submissions();
-            self.start_dashboard();
+            self.start_http_programs();
             self.keep_leases();
             self.look_for_head();
             self.carry_out();
@@ -132,8 +133,8 @@ impl Daemon {
         let memory = self.workers.memory.deadline(self.turn.now);
         let measured = Some(self.devices.statistics_deadline(self.turn.now));
         let others = [self.children.submissions.deadline(), self.streams.progress_deadline(), memory, measured];
-        let dashboard = [self.children.dashboard.as_ref().and_then(Dashboard::deadline)];
-        own.into_iter().chain(turns).chain(others).chain(dashboard).flatten().min()
+        let programs = self.children.http.iter().map(HttpProgram::deadline);
+        own.into_iter().chain(turns).chain(others).chain(programs).flatten().min()
     }
 
     /// Has the machine measured where it is time to.
@@ -181,7 +182,10 @@ impl Daemon {
                 DeviceAnswer::Opened(found) => self.core.nodes_opened(&found),
                 DeviceAnswer::Failed(seen) => self.core.devices_failed(vec![seen]),
                 DeviceAnswer::Tested(device, outcome) => self.core.device_tested(&device, outcome),
-                DeviceAnswer::Measured(found) => self.core.machine_measured(*found),
+                DeviceAnswer::Measured(found) => {
+                    let metrics_port = self.children.metrics_port().into();
+                    self.core.machine_measured(NodeStatistics { metrics_port, ..*found });
+                }
             }
         }
     }

@@ -5,6 +5,7 @@
 //! they return.
 
 mod answer;
+pub mod cluster_status;
 pub mod discovery;
 pub mod jobs;
 pub mod nodes;

@@ -2,16 +2,14 @@
 
 use super::HeadCore;
 use crate::amounts::by_name;
+use crate::machine_gauges::MachineGauges;
 use crate::metrics::{ClusterGauge, ClusterSample, MetricKind as Kind, Sample, Tags};
 use crate::workers::Duty;
-use gauge::Place;
 use oxiray_machine::Key;
 use oxiray_state::actor_state;
 use oxiray_wire::message::{MetricKind, MetricSample, Metrics, MetricsQuery, MetricsReport};
 use oxiray_wire::state::{ActorPhase, DemandKind};
 use std::collections::{BTreeMap, BTreeSet};
-
-mod gauge;
 
 /// The version of Ray whose names these are.
 const RAY_VERSION: &str = "2.60.0";
@@ -43,7 +41,7 @@ impl HeadCore {
         let is_of_head = own == crate::members::OWN;
         let mut gauges: Vec<ClusterSample> = Vec::new();
         for (key, member) in self.members.by_key.iter().filter(|(key, _)| **key == own || !asked.is_export) {
-            let place = Place::of(member, *key == crate::members::OWN);
+            let place = MachineGauges::of(member, *key == crate::members::OWN);
             gauges.extend(place.offers());
             if *key == own {
                 gauges.extend(place.measures());

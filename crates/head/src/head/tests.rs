@@ -18,6 +18,7 @@ mod journal;
 mod liars;
 mod members;
 mod memory;
+mod metrics;
 mod near;
 mod preemption;
 mod prefetch;

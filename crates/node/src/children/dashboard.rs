@@ -1,9 +1,10 @@
-//! The process that answers over HTTP for a head's cluster: started where it was asked for, and again whenever it ends.
+//! The processes that answer over HTTP, a head's dashboard and a node's exporter of metrics: one program, started where it
+//! was asked for, and again whenever it ends.
 //!
 //! It is a visitor of this daemon, which never waits for it. Its end is a line in daemon.log, and no reason for anything else.
 
 use super::SESSION_VARIABLE;
-use crate::config::DashboardConfig;
+use crate::config::{DashboardConfig, MetricsConfig};
 use crate::session::{Session, create};
 use std::io;
 use std::process::{Command, Stdio};
@@ -15,19 +16,51 @@ const PROGRAM: &str = "oxiray-dashboard";
 const DELAY: Duration = Duration::from_secs(1);
 const DELAY_MAX: Duration = Duration::from_secs(60);
 
+/// What it is started for.
+#[derive(Debug)]
+pub(crate) enum HttpPurpose {
+    /// It answers for the head's cluster.
+    Dashboard(DashboardConfig),
+    /// It exports the metrics of the node.
+    Metrics(MetricsConfig),
+}
+
+impl HttpPurpose {
+    /// What people call it, and its file among the session's logs.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Dashboard(_) => "dashboard",
+            Self::Metrics(_) => "metrics",
+        }
+    }
+}
+
 /// The process, and when it is started next.
 #[derive(Debug)]
-pub(crate) struct Dashboard {
-    config: DashboardConfig,
+pub(crate) struct HttpProgram {
+    purpose: HttpPurpose,
     running: Option<(u32, Instant)>,
     due: Option<Instant>,
     delay: Duration,
 }
 
-impl Dashboard {
+impl HttpProgram {
     /// One that is to be started now.
-    pub(crate) fn new(config: DashboardConfig, now: Instant) -> Self {
-        Self { config, running: None, due: Some(now), delay: DELAY }
+    pub(crate) fn new(purpose: HttpPurpose, now: Instant) -> Self {
+        Self { purpose, running: None, due: Some(now), delay: DELAY }
+    }
+
+    /// What people call it.
+    pub(crate) fn name(&self) -> &'static str {
+        self.purpose.name()
+    }
+
+    /// The port at which it exports metrics, where it does.
+    pub(crate) fn metrics_port(&self) -> Option<u16> {
+        match &self.purpose {
+            HttpPurpose::Metrics(config) => Some(config.port),
+            HttpPurpose::Dashboard(_) => None,
+        }
     }
 
     /// When it is to be started.
@@ -63,26 +96,37 @@ impl Dashboard {
     }
 
     fn command(&self, session: &Session) -> io::Result<Command> {
-        let DashboardConfig { host, port, agent_port, allow_hosts, tls_cert, tls_key, plaintext } = &self.config;
-        let output = create(&session.logs().join("dashboard.log"))?;
+        let output = create(&session.logs().join(format!("{}.log", self.name())))?;
         let mut command = Command::new(std::env::current_exe()?.with_file_name(PROGRAM));
         command.arg("--session").arg(session.directory()).arg(format!("--daemon={}", std::process::id()));
-        let texts = [("host", host.map(|host| host.to_string())), ("port", port.map(|port| port.to_string()))];
-        let further = [("agent-port", agent_port.map(|port| port.to_string()))];
-        for (name, value) in texts.into_iter().chain(further) {
-            command.args(value.map(|value| format!("--{name}={value}")));
-        }
-        command.args(allow_hosts.iter().map(|name| format!("--allow-host={name}")));
-        for (name, path) in [("--tls-cert", tls_cert), ("--tls-key", tls_key)] {
-            if let Some(path) = path {
-                command.arg(name).arg(path);
+        match &self.purpose {
+            HttpPurpose::Dashboard(config) => add_dashboard(&mut command, config),
+            HttpPurpose::Metrics(MetricsConfig { host, port, open }) => {
+                command.arg("--metrics-only").arg(format!("--port={port}"));
+                command.args(host.map(|host| format!("--host={host}")));
+                command.args(open.then_some("--metrics-open"));
             }
         }
-        command.args(plaintext.then_some("--plaintext"));
         command.env(SESSION_VARIABLE, session.directory());
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
         Ok(command)
     }
+}
+
+fn add_dashboard(command: &mut Command, config: &DashboardConfig) {
+    let DashboardConfig { host, port, agent_port, allow_hosts, tls_cert, tls_key, plaintext } = config;
+    let texts = [("host", host.map(|host| host.to_string())), ("port", port.map(|port| port.to_string()))];
+    let further = [("agent-port", agent_port.map(|port| port.to_string()))];
+    for (name, value) in texts.into_iter().chain(further) {
+        command.args(value.map(|value| format!("--{name}={value}")));
+    }
+    command.args(allow_hosts.iter().map(|name| format!("--allow-host={name}")));
+    for (name, path) in [("--tls-cert", tls_cert), ("--tls-key", tls_key)] {
+        if let Some(path) = path {
+            command.arg(name).arg(path);
+        }
+    }
+    command.args(plaintext.then_some("--plaintext"));
 }
 
 #[cfg(test)]
@@ -92,7 +136,7 @@ mod tests {
     #[test]
     fn it_is_started_again_ever_later_and_soon_again_where_it_ran_for_long() {
         let mut now = Instant::now();
-        let mut dashboard = Dashboard::new(DashboardConfig::default(), now);
+        let mut dashboard = HttpProgram::new(HttpPurpose::Dashboard(DashboardConfig::default()), now);
         assert_eq!(dashboard.deadline(), Some(now));
         let mut delays = Vec::new();
         for lived in [0, 0, 0, 0, 0, 0, 0, 0, 60, 0] {

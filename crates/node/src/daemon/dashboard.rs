@@ -1,28 +1,32 @@
-//! The dashboard's process: its starts and its ends.
+//! The processes that answer over HTTP: their starts and their ends.
 
 use super::Daemon;
+use crate::children::dashboard::HttpProgram;
 use oxiray_processes::describe_status;
 
 impl Daemon {
-    /// Starts it where it is time to.
-    pub(super) fn start_dashboard(&mut self) {
-        let Some(dashboard) = &mut self.children.dashboard else { return };
-        match dashboard.start_due(&self.session, self.turn.now) {
-            None => {}
-            Some(Ok(pid)) => {
-                self.children.reaper.register(pid);
-                self.log.line(&format!("the dashboard is started, pid {pid}; dashboard.log tells more"));
+    /// Starts those that it is time to.
+    pub(super) fn start_http_programs(&mut self) {
+        for program in &mut self.children.http {
+            let name = program.name();
+            match program.start_due(&self.session, self.turn.now) {
+                None => {}
+                Some(Ok(pid)) => {
+                    self.children.reaper.register(pid);
+                    self.log.line(&format!("oxiray-dashboard is started for {name}, pid {pid}; {name}.log tells more"));
+                }
+                Some(Err(error)) => self.log.line(&format!("oxiray-dashboard cannot be started for {name}: {error}")),
             }
-            Some(Err(error)) => self.log.line(&format!("the dashboard cannot be started: {error}")),
         }
     }
 
-    /// A child of the daemon died; `false` where it was not the dashboard.
-    pub(super) fn dashboard_ended(&mut self, pid: u32, status: i32) -> bool {
-        let ended = self.children.dashboard.as_mut().and_then(|dashboard| dashboard.ended(pid, self.turn.now));
-        let Some(delay) = ended else { return false };
+    /// A child of the daemon died; `false` where it was none of these.
+    pub(super) fn http_program_ended(&mut self, pid: u32, status: i32) -> bool {
+        let now = self.turn.now;
+        let ended = |program: &mut HttpProgram| Some((program.name(), program.ended(pid, now)?));
+        let Some((name, delay)) = self.children.http.iter_mut().find_map(ended) else { return false };
         let how = describe_status(status);
-        self.log.line(&format!("the dashboard {how}; it is started again in {} s", delay.as_secs()));
+        self.log.line(&format!("oxiray-dashboard for {name} {how}; it is started again in {} s", delay.as_secs()));
         true
     }
 }

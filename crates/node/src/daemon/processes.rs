@@ -183,7 +183,7 @@ impl Daemon {
         for departed in with_reserve(|| self.children.reaper.reap()) {
             if self.preparation_ended(departed.pid, departed.status)
                 || self.submission_ended(departed.pid, departed.status)
-                || self.dashboard_ended(departed.pid, departed.status)
+                || self.http_program_ended(departed.pid, departed.status)
             {
                 continue;
             }

@@ -3,7 +3,7 @@
 use super::Daemon;
 use super::preparing::{DEFAULT_PORT, Prepared, prepare};
 use crate::arrival::Return;
-use crate::children::dashboard::Dashboard;
+use crate::children::dashboard::{HttpProgram, HttpPurpose};
 use crate::children::templates::TemplateProcess;
 use crate::children::{Children, SESSION_VARIABLE};
 use crate::config::Config;
@@ -270,14 +270,16 @@ impl Foundation {
             listens: network.as_ref().map(|network| network.address().to_string()),
             token_file: network.as_ref().and_then(Network::token_file),
         };
-        let dashboard = config.head.dashboard.clone().map(|config| Dashboard::new(config, now));
+        let purposes = config.head.dashboard.clone().map(HttpPurpose::Dashboard).into_iter();
+        let purposes = purposes.chain(config.metrics.clone().map(HttpPurpose::Metrics));
+        let http = purposes.map(|purpose| HttpProgram::new(purpose, now)).collect();
         let mut daemon = Daemon {
             core,
             poller: Poller::new().step("make an epoll")?,
             turn: Turn::new(now),
             listener: Listener::new(listener, description.token),
             streams: Streams::new(),
-            children: Children::new(reaper, template, dashboard),
+            children: Children::new(reaper, template, http),
             workers: Workers::new(
                 (control_groups, fences),
                 MemoryWatch::new(bounds.limits, bounds.monitor),

@@ -1,9 +1,10 @@
 //! `ray status`: the cluster in the lines that scripts written for Ray look for.
 
+use crate::RayAnswer;
+use crate::ordered::Ordered;
 use oxiray_wire::state::{ClusterState, DemandKind, GroupState, NodeRow, StandingRecord};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 const EXPECT: &str = "writing to a string does not fail";
 const RULE: &str = "---------------------------------------------------------------";
@@ -24,26 +25,50 @@ struct Usage {
     store_used: u64,
 }
 
-/// The report as `ray status` prints it.
-pub(crate) fn draw(state: &ClusterState, is_verbose: bool, now: SystemTime) -> anyhow::Result<String> {
-    let state = crate::show::plain_state(state)?;
+/// `/api/cluster_status`, with `format=1` the report alone.
+pub fn answer(state: &ClusterState, is_formatted: bool, (now_s, micros): (u64, u32)) -> RayAnswer {
+    let report = draw(state, false, (now_s, micros));
+    if is_formatted {
+        return RayAnswer::of(200, "Got formatted cluster status.", Ordered::map([("clusterStatus", report.into())]));
+    }
+    let mut active: BTreeMap<String, u64> = BTreeMap::new();
+    for node in state.nodes.iter().filter(|node| node.alive) {
+        *active.entry(name(node)).or_default() += 1;
+    }
+    let used = |(resource, total): (&String, &f64)| {
+        let free = state.available.get(resource).copied().unwrap_or(0.0);
+        (resource.clone(), vec![(total - free).max(0.0).into(), (*total).into()].into())
+    };
+    let usage = Ordered::Map(state.totals.iter().map(used).collect());
+    let active = Ordered::Map(active.into_iter().map(|(name, count)| (name, count.into())).collect());
+    let cluster = Ordered::map([
+        ("time", (now_s as f64 + f64::from(micros) / 1e6).into()),
+        ("autoscalerReport", Ordered::map([("activeNodes", active)])),
+        ("loadMetricsReport", Ordered::map([("usage", usage)])),
+    ]);
+    let data = [("autoscalingStatus", report.into()), ("autoscalingError", Ordered::Null), ("clusterStatus", cluster)];
+    RayAnswer::of(200, "Got cluster status.", Ordered::map(data))
+}
+
+/// The report as `ray status` prints it, at a time in seconds since 1970 and microseconds.
+pub fn draw(state: &ClusterState, is_verbose: bool, now: (u64, u32)) -> String {
     let mut text = format!("======== Autoscaler status: {} ========\nNode status\n{RULE}\nActive:\n", time(now));
-    draw_nodes(&mut text, &state);
+    draw_nodes(&mut text, state);
     write!(text, "\nResources\n{RULE}\nTotal Usage:\n").expect(EXPECT);
     let living: Vec<&NodeRow> = state.nodes.iter().filter(|node| node.alive).collect();
-    draw_usage(&mut text, &usage(&living, &state, true), " ");
+    draw_usage(&mut text, &usage(&living, state, true), " ");
     text.push_str("\nFrom request_resources:\n");
     draw_requested(&mut text, &state.requested);
     text.push_str("Pending Demands:\n");
-    draw_demands(&mut text, &state);
+    draw_demands(&mut text, state);
     for node in living.iter().filter(|_| is_verbose) {
         writeln!(text, "\nNode: {} ({})\n Usage:", node.node_id, name(node)).expect(EXPECT);
-        draw_usage(&mut text, &usage(&[node], &state, living.len() == 1), "  ");
+        draw_usage(&mut text, &usage(&[node], state, living.len() == 1), "  ");
         let is_idle = node.available == node.resources;
         let activity = if is_idle { "(no activity)" } else { "Resources currently in use." };
         writeln!(text, " Activity:\n  {activity}").expect(EXPECT);
     }
-    Ok(text)
+    text
 }
 
 fn draw_nodes(text: &mut String, state: &ClusterState) {
@@ -185,17 +210,15 @@ fn bytes(count: f64) -> String {
 }
 
 /// `2026-11-25 17:41:42.566029`, in UTC.
-fn time(now: SystemTime) -> String {
-    let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let moment = oxiray_kubernetes::timestamp(since.as_secs()).replace('T', " ");
-    format!("{}.{:06}", moment.trim_end_matches('Z'), since.subsec_micros())
+fn time((seconds, micros): (u64, u32)) -> String {
+    let moment = oxiray_kubernetes::timestamp(seconds).replace('T', " ");
+    format!("{}.{micros:06}", moment.trim_end_matches('Z'))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use oxiray_ids::NodeId;
-    use std::time::Duration;
 
     #[test]
     fn a_report_is_drawn_as_ray_does() {
@@ -241,10 +264,19 @@ Pending Demands:
  {'CPU': 2.0}: 4+ pending tasks/actors
  {'CPU': 1.0} * 2 (SPREAD): 1+ pending placement groups
 ";
-        let now = UNIX_EPOCH + Duration::from_secs(1_795_628_502) + Duration::from_micros(5);
-        assert_eq!(draw(&state, false, now).expect("drawn"), expected.replace("node_ab", &format!("node_{living}")));
-        let verbose = draw(&state, true, now).expect("drawn");
+        let now = (1_795_628_502, 5);
+        assert_eq!(draw(&state, false, now), expected.replace("node_ab", &format!("node_{living}")));
+        let verbose = draw(&state, true, now);
         let verbose = verbose.replace(&living, "ab");
         assert!(verbose.ends_with("\nNode: ab (node_ab)\n Usage:\n  1.5/4.0 CPU (0.5 used of 1.0 reserved in placement groups)\n  0B/15.57GiB memory\n  0B/100B object_store_memory\n Activity:\n  Resources currently in use.\n"), "{verbose}");
+    }
+
+    #[test]
+    fn it_is_told_as_rays_dashboard_does() {
+        let state = ClusterState { totals: [("CPU".to_owned(), 4.0)].into(), ..ClusterState::default() };
+        let formatted = answer(&state, true, (1, 0)).body;
+        let begins = r#"{"result":true,"msg":"Got formatted cluster status.","data":{"clusterStatus":"======== Autoscaler status: 1970-01-01"#;
+        assert!(formatted.starts_with(begins), "{formatted}");
+        assert!(answer(&state, false, (1, 0)).body.contains(r#""loadMetricsReport":{"usage":{"CPU":[4.0,4.0]}}"#));
     }
 }

@@ -17,15 +17,15 @@ const GPU: &str = "GPU";
 const IDLE: &str = "ray::IDLE";
 
 /// A machine, as its gauges name it.
-pub(super) struct Place<'a> {
+pub(crate) struct MachineGauges<'a> {
     member: &'a Member,
     is_head: bool,
 }
 
 type GaugeTags = Vec<(&'static str, String)>;
 
-impl<'a> Place<'a> {
-    pub(super) fn of(member: &'a Member, is_head: bool) -> Self {
+impl<'a> MachineGauges<'a> {
+    pub(crate) fn of(member: &'a Member, is_head: bool) -> Self {
         Self { member, is_head }
     }
 
@@ -51,7 +51,7 @@ impl<'a> Place<'a> {
     }
 
     /// What its ledger and its store have.
-    pub(super) fn offers(&self) -> Vec<ClusterSample> {
+    pub(crate) fn offers(&self) -> Vec<ClusterSample> {
         let (total, available) = (total_of(&self.member.view), available_of(&self.member.view));
         let resources = total.iter().flat_map(|(name, total)| {
             let available = available.get(name).copied().unwrap_or(Quantity::ZERO);
@@ -69,14 +69,14 @@ impl<'a> Place<'a> {
     }
 
     /// What it measured of itself.
-    pub(super) fn measures(&self) -> Vec<ClusterSample> {
+    pub(crate) fn measures(&self) -> Vec<ClusterSample> {
         let Some(measured) = &self.member.state.statistics else { return Vec::new() };
         let tags = self.machine_tags(&[]);
         values_of(measured).into_iter().map(|(gauge, value)| (gauge, tags.clone(), value)).collect()
     }
 
     /// What its workers use, added up by what they run.
-    pub(super) fn components(&self, names: &BTreeMap<u32, &str>) -> Vec<ClusterSample> {
+    pub(crate) fn components(&self, names: &BTreeMap<u32, &str>) -> Vec<ClusterSample> {
         let workers = self.member.state.statistics.iter().flat_map(|measured| &measured.workers);
         let mut by_name: BTreeMap<String, WorkerStatistics> = BTreeMap::new();
         for worker in workers {
@@ -104,7 +104,7 @@ impl<'a> Place<'a> {
     }
 
     /// Its devices: whether they are given, how much of each is granted, and how much they are used.
-    pub(super) fn devices(&self) -> Vec<ClusterSample> {
+    pub(crate) fn devices(&self) -> Vec<ClusterSample> {
         let state = &self.member.state;
         let mut gauges = Vec::new();
         for (resource, count) in self.member.device_counts() {

@@ -1,0 +1,118 @@
+//! What the head tells of the machines and the cluster to those who draw boards.
+
+use super::{CPU, GPU, World, request};
+use crate::members::OWN;
+use oxiray_wire::Message;
+use oxiray_wire::message::{MetricsQuery, NodeState, StateQuery};
+use oxiray_wire::state::{Flow, MemoryStatistics, NodeStatistics, StateKind, WorkerStatistics};
+
+fn measured(cpu_permille: u32) -> NodeStatistics {
+    let worker = WorkerStatistics { pid: 7, resident_kib: 2048, own_kib: 1024, cpu_permille: 250, files: 9 };
+    NodeStatistics {
+        cpu_permille,
+        cpu_millis: 2_000,
+        memory: Some(MemoryStatistics { limit: 100, used: 25, shared: 1, host_limit: 200, host_used: 30 }),
+        received: Some(Flow { total: 900, per_s: 3 }),
+        workers: vec![worker],
+        ..NodeStatistics::default()
+    }
+}
+
+fn text(world: &mut World, asked: &MetricsQuery) -> String {
+    let asker = world.driver();
+    world.core.metrics_query(asker, asked);
+    world.settle();
+    let told = world.to(asker).find_map(|message| match message {
+        Message::MetricsReport(report) => Some(report.text.clone()),
+        _ => None,
+    });
+    told.expect("an answer")
+}
+
+#[test]
+fn a_node_exports_its_machine_with_the_tags_of_the_session() {
+    let mut world = World::new(2, 1);
+    world.core.machine_measured(measured(679));
+    let driver = world.driver();
+    world.say(driver, request(1, &[CPU, GPU]));
+    world.granted(driver, 1);
+    let shown = text(&mut world, &MetricsQuery { is_export: true, ..MetricsQuery::default() });
+    let line = |name: &str| {
+        let mut found = shown.lines().filter(|line| line.starts_with(&format!("{name}{{")));
+        let line = found.next().unwrap_or_else(|| panic!("{name} in {shown}"));
+        (line.to_owned(), line.rsplit(' ').next().expect("a value").to_owned())
+    };
+    let (receives, speed) = line("ray_node_network_receive_speed");
+    assert_eq!(speed, "3.0");
+    for tag in ["IsHeadNode=\"true\"", "RayNodeType=\"head\"", "SessionName=\"", "Version=\"2.60.0\"", "ip=\""] {
+        assert!(receives.contains(tag), "{tag} in {receives}");
+    }
+    let values = [
+        ("ray_node_cpu_utilization", "67.9"),
+        ("ray_node_mem_available", "75.0"),
+        ("ray_node_mem_total_host", "200.0"),
+        ("ray_component_rss_bytes", "2097152.0"),
+        ("ray_node_gpus_available", "1.0"),
+        ("oxiray_device_share", "1.0"),
+        ("ray_cluster_active_nodes", "1.0"),
+    ];
+    for (name, value) in values {
+        assert_eq!(line(name).1, value, "{name}");
+    }
+    assert!(line("oxiray_device_state").0.contains("state=\"in service\""));
+    assert!(line("ray_component_rss_bytes").0.contains("Component=\"ray::"));
+}
+
+#[test]
+fn what_is_measured_places_nobody_and_is_told_in_detail_only() {
+    let mut world = World::new(1, 0);
+    let asker = world.driver();
+    let nodes = |world: &mut World, request, detail| {
+        world.core.state_query(
+            asker,
+            StateQuery { request, kind: StateKind::Nodes, limit: 10, detail, ..StateQuery::default() },
+        );
+        world.settle();
+        let told = world.to(asker).find_map(|message| match message {
+            Message::StateReport(report) if report.request == request => report.tables.clone(),
+            _ => None,
+        });
+        told.expect("rows").measured
+    };
+    for permille in [10, 20] {
+        world.core.machine_measured(measured(permille));
+        world.settle();
+    }
+    let members = &mut world.core.as_head_mut().members;
+    let state = NodeState { statistics: Some(measured(20)), ..members.own().state.clone() };
+    assert!(
+        !members.changed(OWN, NodeState { statistics: Some(measured(30)), ..state.clone() }),
+        "nothing is free that was not"
+    );
+    assert!(members.changed(OWN, NodeState { store_used: 1, ..state }), "the ledger changed");
+    world.core.machine_measured(measured(20));
+    world.settle();
+    assert!(nodes(&mut world, 1, false).is_empty());
+    let told = nodes(&mut world, 2, true);
+    assert_eq!(told[0].statistics.as_ref().map(|found| found.cpu_permille), Some(20), "the latest alone is kept");
+}
+
+#[test]
+fn names_of_tasks_and_what_waits_are_told() {
+    let mut world = World::new(1, 0);
+    let driver = world.driver();
+    world.say(driver, request(1, &[CPU]));
+    world.granted(driver, 1);
+    world.say(driver, request(2, &[CPU]));
+    world.settle();
+    let all = text(&mut world, &MetricsQuery::default());
+    assert!(all.contains("State=\"RUNNING\"} 1.0") && all.contains("State=\"PENDING_NODE_ASSIGNMENT\"} 1.0"), "{all}");
+    assert!(all.contains("oxiray_waiting{kind=\"task\"} 1.0"), "{all}");
+    assert!(!all.contains("SessionName"), "{all}");
+    let few = text(&mut world, &MetricsQuery { leaves_names_out: true, ..MetricsQuery::default() });
+    assert!(
+        few.contains("ray_tasks{IsRetry=\"0\"")
+            && !few.lines().any(|line| line.starts_with("ray_tasks") && line.contains("Name=")),
+        "{few}"
+    );
+}
