@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import ray
-from homes import Home, free_port
+from dashboard_client import TOKEN, Dashboard
 from watching import wait_until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -56,38 +51,16 @@ sys.stdin.read()
 """
 
 
-class Served(Home):
+class Served:
     """A head that answers over HTTP, and a program at work on it."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.http_port = free_port()
-        started = self.oxiray("start", "--head", f"--port={self.port}", "--num-cpus=2", f"--dashboard-port={self.http_port}")
-        assert started.returncode == 0, started
-        [session] = folder.glob("oxiray-*/session_*")
-        self.session: Path = session
-        wait_until((session / "http-token").exists)
-        self.token = (session / "http-token").read_text().strip()
-        wait_until(self.answers)
+    def __init__(self, dashboard: Dashboard) -> None:
+        self.dashboard = dashboard
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.http_port}"
-
-    def answers(self) -> bool:
-        try:
-            return self.get("/api/v0/nodes")[0] == 200
-        except OSError:
-            return False
-
-    def get(self, path: str, **headers: str) -> tuple[int, Any]:
+    def get(self, path: str) -> tuple[int, Any]:
         """Status and JSON of an answer."""
-        asked = urllib.request.Request(self.url + path, headers={"Authorization": f"Bearer {self.token}", **headers})
-        try:
-            with urllib.request.urlopen(asked, timeout=60) as answer:
-                return answer.status, json.load(answer)
-        except urllib.error.HTTPError as error:
-            return error.code, json.load(error)
+        told = self.dashboard.ask("GET", path)
+        return told.status, json.loads(told.body)
 
     def rows(self, kind: str, detail: bool = True, **filters: str) -> list[dict[str, Any]]:
         query = [("limit", "100"), ("detail", str(detail)), ("timeout", "30")]
@@ -102,25 +75,14 @@ class Served(Home):
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
-    ray.shutdown()
-    folder = Path(tempfile.mkdtemp(prefix="oxi-"))
-    home = None
-    program = None
-    try:
-        home = Served(folder)
-        line = [sys.executable, "-c", PROGRAM]
-        program = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=home.environment)
-        assert program.stdout is not None
+def served(dashboard: Dashboard) -> Iterator[Served]:
+    line = [sys.executable, "-c", PROGRAM]
+    environment = dashboard.home.environment
+    with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as program:
+        assert program.stdin is not None and program.stdout is not None
         assert program.stdout.readline() == "ready\n"
-        yield home
-    finally:
-        if program is not None and program.stdin is not None:
-            program.stdin.close()
-            program.wait(timeout=60)
-        if home is not None:
-            home.oxiray("stop", "--force")
-        shutil.rmtree(folder, ignore_errors=True)
+        yield Served(dashboard)
+        program.stdin.close()
 
 
 def recorded(kind: str) -> list[str]:
@@ -130,9 +92,8 @@ def recorded(kind: str) -> list[str]:
 
 @pytest.mark.parametrize("kind", ["actors", "jobs", "nodes", "objects", "placement_groups", "tasks", "workers"])
 def test_rows_have_rays_keys_in_rays_order(served: Served, kind: str) -> None:
-    rows: list[dict[str, Any]] = []
-    wait_until(lambda: rows.extend(served.rows(kind)) or rows)
-    for row in rows:
+    wait_until(lambda: served.rows(kind))
+    for row in served.rows(kind):
         assert list(row) == recorded(kind)
 
 
@@ -198,6 +159,15 @@ def test_nodes_show_what_they_measure(served: Served) -> None:
     assert actor["processStats"]["pid"] == actor["pid"]
 
 
+def test_the_clusters_status_is_told(served: Served) -> None:
+    status, told = served.get("/api/cluster_status?format=1")
+    report = told["data"]["clusterStatus"]
+    assert status == 200 and report.startswith("======== Autoscaler status: ")
+    assert "{'CPU': 1000.0}: 1+ pending tasks/actors" in report
+    cluster = served.get("/api/cluster_status")[1]["data"]["clusterStatus"]
+    assert cluster["loadMetricsReport"]["usage"]["CPU"][1] == 2.0 and sum(cluster["autoscalerReport"]["activeNodes"].values()) == 1
+
+
 def test_what_ran_when_is_told(served: Served) -> None:
     wait_until(lambda: len(served.rows("tasks", name="f")) == 3)
     status, events = served.get("/api/v0/tasks/timeline?download=1")
@@ -209,18 +179,18 @@ def test_what_ran_when_is_told(served: Served) -> None:
 
 @pytest.mark.skipif(not RAY.exists(), reason="Ray's own command line is not there: `make bench` makes it")
 def test_rays_own_command_line_reads_it(served: Served) -> None:
-    environment = {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": served.token}
+    environment = {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN}
 
     def command(*words: str) -> str:
-        line = [str(RAY), *words, "--address", served.url]
+        line = [str(RAY), *words, "--address", served.dashboard.url]
         done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done
         return done.stdout
 
     [actor] = served.rows("actors", name="named")
     for kind in ("tasks", "actors", "nodes", "jobs", "workers", "placement-groups", "objects", "runtime-envs"):
-        assert "List:" in command("list", kind, "--detail", "--limit", "10") or "---" in command("list", kind, "--detail")
-        command("list", kind)
+        assert command("list", kind, "--detail", "--limit", "10").startswith("---")
+        assert "Stats:" in command("list", kind)
     assert "named" in command("get", "actors", actor["actor_id"])
     for kind in ("tasks", "actors", "objects"):
         assert "Summary" in command("summary", kind)

@@ -458,6 +458,8 @@ impl Members {
         if is_news {
             member.hear(&state);
         }
+        // What is measured is told once, and the latest is kept.
+        state.statistics = state.statistics.or_else(|| member.state.statistics.take());
         member.state = state;
         if is_news {
             self.show(key);

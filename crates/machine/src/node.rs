@@ -85,8 +85,8 @@ struct About {
 struct Usage {
     /// Bytes that objects take in this node's store, about.
     store_used: u64,
-    /// How the machine is; nothing before it was measured.
-    statistics: Option<NodeStatistics>,
+    /// How the machine is, until the head is told.
+    untold: Option<NodeStatistics>,
 }
 
 /// The mind of one machine.

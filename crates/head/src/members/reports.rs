@@ -30,7 +30,7 @@ pub(crate) fn apply(view: &mut NodeView, state: &NodeState) {
 /// Whether a state tells news by which somebody may be placed, and not only how much devices and the machine are used.
 pub(crate) fn is_placed_by(before: &NodeState, state: &NodeState) -> bool {
     let of_ledger = |state: &NodeState| (state.order, state.store_used);
-    (before.uses == state.uses && before.statistics == state.statistics)
+    (before.uses == state.uses && state.statistics.is_none())
         || of_ledger(before) != of_ledger(state)
         || before.free != state.free
         || before.devices != state.devices

@@ -1,7 +1,7 @@
 //! The head that a node serves: what it orders, and what it is told.
 
+use super::NodeCore;
 use super::assign::device_numbers;
-use super::{NodeCore, Usage};
 use crate::encoding::{device_sizes, devices_free};
 use crate::environments::merged;
 use crate::isolation::Refusal;
@@ -285,7 +285,7 @@ impl NodeCore {
 
     /// How the machine and its workers' processes are.
     pub fn machine_measured(&mut self, found: NodeStatistics) {
-        self.usage.statistics = Some(found);
+        self.usage.untold = Some(found);
     }
 
     /// Tells the head what the ledger has, where that changed.
@@ -294,10 +294,12 @@ impl NodeCore {
         let state = self.node_state(order);
         let (bundles, dissolved) = self.changed_bundles_for_head();
         let holdings = self.changed_holdings();
+        let statistics = self.usage.untold.take();
         let head = self.head.as_mut().expect("it was just found");
-        if head.told != state || !bundles.is_empty() || !dissolved.is_empty() || !holdings.is_empty() {
+        let is_new = head.told != state || !bundles.is_empty() || !dissolved.is_empty();
+        if is_new || !holdings.is_empty() || statistics.is_some() {
             head.told = state.clone();
-            self.report(NodeState { bundles, dissolved, holdings, ..state });
+            self.report(NodeState { bundles, dissolved, holdings, statistics, ..state });
         }
     }
 
@@ -319,9 +321,8 @@ impl NodeCore {
         let free =
             amounts(available.iter().filter(|(name, _)| !name.is_device()).map(|(name, amount)| (name, *amount)));
         let (uses, conditions) = (self.devices.measured.uses.clone(), self.device_conditions());
-        let Usage { store_used, statistics } = &self.usage;
-        let (store_used, statistics) = (*store_used, statistics.clone());
-        NodeState { order, free, devices, store_used, uses, conditions, statistics, ..NodeState::default() }
+        let store_used = self.usage.store_used;
+        NodeState { order, free, devices, store_used, uses, conditions, ..NodeState::default() }
     }
 
     /// This node is being emptied: it remembers for the next head.

@@ -9,7 +9,7 @@ const PAGE: OpenPath = OpenPath { path: "/", content_type: "text/html", body: b"
 
 fn rules() -> PorchRules {
     let hosts = vec!["own.example".to_owned(), "*-head-svc.team.svc".to_owned()];
-    let rules = PorchRules { hosts, open: vec![PAGE], ..PorchRules::default() };
+    let rules = PorchRules { hosts, open: vec![PAGE], public: vec!["/metrics"], ..PorchRules::default() };
     rules.keys.add(TOKEN, Right::All).expect("a key");
     rules.keys.add("only-for-reading-it", Right::Read).expect("a key");
     rules
@@ -76,6 +76,17 @@ fn what_a_token_opens() {
     assert_eq!(refused(of("GET /api/jobs/", "0123456789abcdeF")), (403, true), "a guess is answered late");
     assert_eq!(status("GET /api/jobs/ HTTP/1.1\nHost: localhost"), 401);
     assert_eq!(status("POST / HTTP/1.1\nHost: localhost"), 401, "only reading is open");
+}
+
+#[test]
+fn what_everybody_may_read_is_read_by_this_hosts_name_alone() {
+    let of = |request: &str, fields: &str| status(&format!("{request} HTTP/1.1\n{fields}"));
+    assert_eq!(judged("GET /metrics HTTP/1.1\nHost: localhost"), PorchVerdict::Proven(Right::Read));
+    assert_eq!(of("GET /metrics?x=1", "Host: localhost"), 200);
+    assert_eq!(of("GET /metrics", "Host: evil.com"), 421);
+    assert_eq!(of("GET /metrics", "Host: localhost\nOrigin: http://evil.com"), 403);
+    assert_eq!(of("POST /metrics", "Host: localhost"), 401);
+    assert_eq!(of("GET /metrics/", "Host: localhost"), 401);
 }
 
 #[test]

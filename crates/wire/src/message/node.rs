@@ -129,7 +129,7 @@ pub struct NodeState {
     /// since the last state.
     #[field(20)]
     pub holdings: Vec<DeviceHolding>,
-    /// How the machine is; nothing before it was measured.
+    /// How the machine is, where it was measured anew.
     #[field(9)]
     pub statistics: Option<NodeStatistics>,
 }
