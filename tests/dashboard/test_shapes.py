@@ -188,7 +188,8 @@ def test_rays_own_command_line_reads_it(served: Served) -> None:
         return done.stdout
 
     [actor] = served.rows("actors", name="named")
-    for kind in ("tasks", "actors", "nodes", "jobs", "workers", "placement-groups", "objects", "runtime-envs"):
+    assert "No resource in the cluster" in command("list", "runtime-envs", "--detail")
+    for kind in ("tasks", "actors", "nodes", "jobs", "workers", "placement-groups", "objects"):
         assert command("list", kind, "--detail", "--limit", "10").startswith("---")
         assert "Stats:" in command("list", kind)
     assert "named" in command("get", "actors", actor["actor_id"])

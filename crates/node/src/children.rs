@@ -13,6 +13,7 @@ use dashboard::HttpProgram;
 use environments::Environments;
 use oxiray_machine::Origin;
 use oxiray_processes::ChildReaper;
+use oxiray_wire::state::MetricsPlace;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::path::Path;
@@ -45,9 +46,9 @@ impl Children {
         Self { reaper, templates: Templates::new(early), environments, submissions, http }
     }
 
-    /// The port at which metrics are exported; 0 where they are not.
-    pub(crate) fn metrics_port(&self) -> u16 {
-        self.http.iter().find_map(HttpProgram::metrics_port).unwrap_or(0)
+    /// Where metrics are exported, where they are.
+    pub(crate) fn metrics_place(&self) -> Option<MetricsPlace> {
+        self.http.iter().find_map(HttpProgram::metrics_place)
     }
 
     /// Starts a template, where it was not started before there was anything else.

@@ -183,8 +183,8 @@ impl Daemon {
                 DeviceAnswer::Failed(seen) => self.core.devices_failed(vec![seen]),
                 DeviceAnswer::Tested(device, outcome) => self.core.device_tested(&device, outcome),
                 DeviceAnswer::Measured(found) => {
-                    let metrics_port = self.children.metrics_port().into();
-                    self.core.machine_measured(NodeStatistics { metrics_port, ..*found });
+                    let metrics = self.children.metrics_place();
+                    self.core.machine_measured(NodeStatistics { metrics, ..*found });
                 }
             }
         }

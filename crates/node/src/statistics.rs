@@ -159,7 +159,7 @@ impl Gauge {
             sent,
             received,
             workers: self.workers(workers, seconds),
-            metrics_port: 0,
+            metrics: None,
         }
     }
 

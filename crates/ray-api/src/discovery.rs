@@ -6,15 +6,13 @@ use std::collections::BTreeMap;
 
 /// `[{"labels": {"job": "ray"}, "targets": […]}]`, with the address and the port of each node that exports.
 pub fn targets(nodes: &[NodeRow], measured: &[MeasuredNode]) -> String {
-    let ports: BTreeMap<_, _> = measured
-        .iter()
-        .filter_map(|node| Some((node.node_id, node.statistics.as_ref()?.metrics_port)))
-        .filter(|(_, port)| *port > 0)
-        .collect();
+    let places: BTreeMap<_, _> =
+        measured.iter().filter_map(|node| Some((node.node_id, node.statistics.as_ref()?.metrics.as_ref()?))).collect();
     let of = |node: &NodeRow| {
-        let port = ports.get(&node.node_id).filter(|_| node.alive)?;
-        let address = if node.address.contains(':') { format!("[{}]", node.address) } else { node.address.clone() };
-        Some(Ordered::from(format!("{address}:{port}")))
+        let place = places.get(&node.node_id).filter(|_| node.alive)?;
+        let address = if place.host.is_empty() { &node.address } else { &place.host };
+        let address = if address.contains(':') { format!("[{address}]") } else { address.clone() };
+        Some(Ordered::from(format!("{address}:{}", place.port)))
     };
     let targets: Ordered = nodes.iter().filter_map(of).collect();
     let all = Ordered::map([("labels", Ordered::map([("job", "ray".into())])), ("targets", targets)]);
@@ -25,7 +23,7 @@ pub fn targets(nodes: &[NodeRow], measured: &[MeasuredNode]) -> String {
 mod tests {
     use super::*;
     use oxiray_ids::NodeId;
-    use oxiray_wire::state::NodeStatistics;
+    use oxiray_wire::state::{MetricsPlace, NodeStatistics};
 
     #[test]
     fn living_nodes_that_export_are_targets() {
@@ -35,9 +33,12 @@ mod tests {
             alive,
             ..NodeRow::default()
         };
-        let measured = |number: u8, metrics_port| MeasuredNode {
+        let measured = |number: u8, metrics: Option<(&str, u32)>| MeasuredNode {
             node_id: NodeId::new([number; 28]),
-            statistics: Some(NodeStatistics { metrics_port, ..NodeStatistics::default() }),
+            statistics: Some(NodeStatistics {
+                metrics: metrics.map(|(host, port)| MetricsPlace { host: host.into(), port }),
+                ..NodeStatistics::default()
+            }),
         };
         let nodes = [
             node(1, "10.0.0.1", true),
@@ -45,7 +46,13 @@ mod tests {
             node(3, "10.0.0.3", false),
             node(4, "fd00::1", true),
         ];
-        let told = targets(&nodes, &[measured(1, 8080), measured(2, 0), measured(3, 8080), measured(4, 9090)]);
-        assert_eq!(told, r#"[{"labels":{"job":"ray"},"targets":["10.0.0.1:8080","[fd00::1]:9090"]}]"#);
+        let measured = [
+            measured(1, Some(("127.0.0.1", 8080))),
+            measured(2, None),
+            measured(3, Some(("", 8080))),
+            measured(4, Some(("", 9090))),
+        ];
+        let told = r#"[{"labels":{"job":"ray"},"targets":["127.0.0.1:8080","[fd00::1]:9090"]}]"#;
+        assert_eq!(targets(&nodes, &measured), told);
     }
 }

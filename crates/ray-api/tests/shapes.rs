@@ -257,7 +257,7 @@ fn measured() -> Vec<MeasuredNode> {
         sent: flow,
         received: flow,
         workers: vec![worker],
-        metrics_port: 8080,
+        metrics: None,
     };
     vec![MeasuredNode { node_id: node_id(), statistics: Some(statistics) }]
 }

@@ -33,7 +33,7 @@ pub use rows::{
     ActorRow, ActorSurroundings, BundleRow, DriverProcess, EnvironmentRow, GoneRow, GroupRow, JobRow, Lifetime,
     NodeRow, ObjectRow, ProcessStacks, Slots, Tables, TaskRow, TaskSurroundings, WorkerExit, WorkerRow,
 };
-pub use statistics::{DiskSpace, Flow, MeasuredNode, MemoryStatistics, NodeStatistics, WorkerStatistics};
+pub use statistics::{DiskSpace, Flow, MeasuredNode, MemoryStatistics, MetricsPlace, NodeStatistics, WorkerStatistics};
 pub use summary::{CallCounts, ObjectCounts, Summary};
 pub use words::{
     ActorPhase, ChronicleEvent, ChronicleKind, DemandKind, DeviceService, DeviceTier, ExitKind, GroupScheduling,

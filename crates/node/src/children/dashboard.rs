@@ -6,7 +6,9 @@
 use super::SESSION_VARIABLE;
 use crate::config::{DashboardConfig, MetricsConfig};
 use crate::session::{Session, create};
+use oxiray_wire::state::MetricsPlace;
 use std::io;
+use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -55,12 +57,12 @@ impl HttpProgram {
         self.purpose.name()
     }
 
-    /// The port at which it exports metrics, where it does.
-    pub(crate) fn metrics_port(&self) -> Option<u16> {
-        match &self.purpose {
-            HttpPurpose::Metrics(config) => Some(config.port),
-            HttpPurpose::Dashboard(_) => None,
-        }
+    /// Where it exports metrics, where it does.
+    pub(crate) fn metrics_place(&self) -> Option<MetricsPlace> {
+        let HttpPurpose::Metrics(config) = &self.purpose else { return None };
+        let host = config.host.unwrap_or(Ipv4Addr::LOCALHOST.into());
+        let host = if host.is_unspecified() { String::new() } else { host.to_string() };
+        Some(MetricsPlace { port: config.port.into(), host })
     }
 
     /// When it is to be started.

@@ -48,9 +48,20 @@ pub struct NodeStatistics {
     /// The processes of workers, by their numbers.
     #[field(14)]
     pub workers: Vec<WorkerStatistics>,
-    /// The port at which the node exports metrics; 0 where it does not.
+    /// Where the node exports metrics; nothing where it does not.
     #[field(15)]
-    pub metrics_port: u32,
+    pub metrics: Option<MetricsPlace>,
+}
+
+/// Where a node exports metrics.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
+pub struct MetricsPlace {
+    /// The port.
+    #[field(1)]
+    pub port: u32,
+    /// The one address that it listens at; empty where that is every address of the node.
+    #[field(2)]
+    pub host: String,
 }
 
 /// How the machine of a node is.
@@ -162,7 +173,7 @@ mod tests {
             sent: flow,
             received: flow,
             workers,
-            metrics_port: 65_535,
+            metrics: Some(MetricsPlace { port: 65_535, host: "255.255.255.255".into() }),
         };
         let alone = of(Vec::new()).encoded_len();
         assert!(alone <= 200, "{alone}");
