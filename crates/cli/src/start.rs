@@ -135,7 +135,7 @@ fn config(options: &StartOptions) -> anyhow::Result<Config> {
         machine,
         head,
         member,
-        metrics: dashboard::metrics_config(&options.dashboard)?,
+        metrics: dashboard::metrics_config(&options.of_head.dashboard)?,
         temp_dir: options.temp_dir.clone(),
         port: options.port.filter(|_| options.head),
         interpreter: None,
