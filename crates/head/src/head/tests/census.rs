@@ -170,9 +170,9 @@ fn only_those_that_are_asked_about_tell_where_their_threads_are() {
     ask(&mut world, 1, "worker_type", "WORKER".into());
     let number = asked_of(&world, first)[0];
     assert_eq!((asked_of(&world, second), asked_of(&world, driver)), (vec![number], Vec::new()));
-    let frame = StackFrame { function: "f".repeat(1 << 20), file: "g".into(), line: 7 };
-    let stack = Stack { name: "MainThread".into(), is_task: false, frames: vec![frame; 10_000] };
-    let told = StackReport { number, stacks: vec![stack; 1_000], note: String::new() };
+    let frame = StackFrame { function: "f".repeat(1_000), file: "g".into(), line: 7 };
+    let stack = Stack { name: "MainThread".into(), is_task: false, frames: vec![frame; 150] };
+    let told = StackReport { number, stacks: vec![stack; 250], note: String::new() };
     world.say(first, told);
     world.pass(Duration::from_secs(6));
     let report = reports(&world, driver)[0];
