@@ -95,10 +95,19 @@ pub(crate) type Reply = Pin<Box<dyn Future<Output = Answer>>>;
 #[derive(Debug)]
 pub(crate) struct Route(pub(crate) &'static str, pub(crate) &'static str, pub(crate) fn(Rc<Site>, Request) -> Reply);
 
+/// Has a handler answer, whether or not it waits for something.
+pub(crate) fn reply<F: Future<Output = Answer> + 'static>(
+    handler: fn(Rc<Site>, Request) -> F,
+    site: Rc<Site>,
+    request: Request,
+) -> Reply {
+    Box::pin(handler(site, request))
+}
+
 /// A row of the table.
 macro_rules! route {
     ($method:literal, $path:literal, $handler:path) => {
-        crate::routes::Route($method, $path, |site, request| Box::pin($handler(site, request)))
+        crate::routes::Route($method, $path, |site, request| crate::routes::reply($handler, site, request))
     };
 }
 pub(crate) use route;
