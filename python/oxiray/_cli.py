@@ -17,13 +17,6 @@ PYTHON_COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "compat": ("oxiray.compat:main", ("--format", "--json")),
     "doctor": ("oxiray._doctor:main", ("--address", "--json")),
     "kill-actor": ("oxiray._commands:kill_actor", ("--address", "--force", "--name", "--namespace", "--no-restart")),
-    "logs": (
-        "oxiray._commands:logs",
-        (
-            *("--address", "--attempt-number", "--encoding", "--encoding-errors", "--err", "--follow", "--id", "--interval"),
-            *("--node-id", "--node-ip", "--pid", "--tail"),
-        ),
-    ),
     "ray": ("oxiray._libraries.command:main", ("--as", "--from", "--output", "--untested")),
     "timeline": ("oxiray._commands:timeline", ("--address", "--filename")),
 }

@@ -157,8 +157,8 @@ class _Printer:
         #: Runs while something is held back.
         self._timer: threading.Timer | None = None
 
-    def take(self, pid: int, name: str, is_error: bool, lines: bytes) -> None:
-        found = [_repeats.Line(pid, name, is_error, line) for line in lines.decode("utf-8", "replace").splitlines()]
+    def take(self, pid: int, name: str, is_error: bool, lines: bytes, ip: str) -> None:
+        found = [_repeats.Line(pid, name, is_error, line, ip) for line in lines.decode("utf-8", "replace").splitlines()]
         with self._lock:
             if self._repeats is not None:
                 found = [shown for line in found for shown in self._repeats.shown(line)]
@@ -197,7 +197,8 @@ def _print_lines(lines: list[_repeats.Line]) -> None:
 def _prefix(line: _repeats.Line) -> str:
     if not _with_names:
         return ""
-    prefix = f"({line.name} pid={line.pid})" if line.name else f"(pid={line.pid})"
+    place = f", ip={line.ip}" if line.ip else ""
+    prefix = f"({line.name} pid={line.pid}{place})" if line.name else f"(pid={line.pid}{place})"
     return f"\033[36m{prefix}\033[0m " if _colored() else f"{prefix} "
 
 

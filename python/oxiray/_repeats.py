@@ -11,7 +11,7 @@ import os
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 #: The most different lines that are remembered; the oldest are forgotten for newer ones.
 _LINES_MAX = 10_000
@@ -27,13 +27,15 @@ class Line:
     name: str
     is_error: bool
     text: str
+    #: The address of the node that it was printed on; empty for the driver's own.
+    ip: str = ""
 
 
 @dataclass
 class _Seen:
     since: float
     last: Line
-    processes: set[int] = field(default_factory=set)
+    processes: set[tuple[str, int]] = field(default_factory=set)
     held: int = 0
 
 
@@ -60,7 +62,7 @@ class Repeats:
             return [line]
         shown = self.due()
         seen = self._seen.setdefault(key, _Seen(self._clock(), line))
-        seen.processes.add(line.pid)
+        seen.processes.add((line.ip, line.pid))
         if len(seen.processes) > 1:
             seen.held += 1
             seen.last = line
@@ -99,7 +101,7 @@ class Repeats:
             return [seen.last] * seen.held
         hint, self._is_explained = "" if self._is_explained else _HINT, True
         last = seen.last
-        return [Line(last.pid, last.name, last.is_error, f"{last.text} [repeated {seen.held}x across cluster]{hint}")]
+        return [replace(last, text=f"{last.text} [repeated {seen.held}x across cluster]{hint}")]
 
 
 def configured() -> Repeats | None:

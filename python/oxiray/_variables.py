@@ -168,6 +168,9 @@ SETTINGS: dict[str, tuple[Variable, ...]] = {
     ),
     "Logs": (
         Variable("RAY_LOG_TO_DRIVER", "0: the output of workers is not shown in the driver", "1"),
+        Variable("OXIRAY_WORKER_LOGS", "0: the daemon writes nothing of what workers print to files", "1"),
+        Variable("RAY_ROTATION_MAX_BYTES", "bytes of a worker's file of logs after which it is begun anew, of the daemon", "64 MiB"),
+        Variable("RAY_ROTATION_BACKUP_COUNT", "how many files are kept of those that were full, of the daemon (0 to 100)", "1"),
         Variable("RAY_LOGGING_CONFIG_ENCODING", "TEXT or JSON: how the driver and its workers log", "as Python does"),
         Variable("RAY_COLOR_PREFIX", "1 or 0: whether the names before lines of workers have colors", "1 on a terminal"),
         Variable("RAY_DEDUP_LOGS", "0: lines that several workers print are all shown", "1"),

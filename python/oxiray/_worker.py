@@ -8,6 +8,7 @@ from __future__ import annotations
 import _signal  # Python's own, without the enumerations that `signal` makes of what it returns
 import contextlib
 import faulthandler
+import functools
 import inspect
 import os
 import pickle
@@ -138,6 +139,23 @@ def flush() -> None:
             stream.flush()
         except (OSError, ValueError):
             pass
+
+
+def tell_of_prints() -> None:
+    """Has each standard stream ask for a label before the program writes to it next: a call that prints is found again.
+
+    What a stream has as its own `write` is in force once, so that all writes but the first cost what they always do.
+    """
+    for stream, is_error in ((sys.__stdout__, False), (sys.__stderr__, True)):
+        if stream is not None:
+            vars(stream)["write"] = functools.partial(_label_and_write, stream, is_error)
+
+
+def _label_and_write(stream: Any, is_error: bool, text: str) -> int:
+    vars(stream).pop("write", None)
+    _core.label_print(is_error)
+    written: int = stream.write(text)
+    return written
 
 
 #: What is left of a reference to a variable that is not set.

@@ -87,8 +87,6 @@ def wrong_option(words: list[str]) -> str | None:
             if own[1:2] and own[1] not in within:
                 return f"oxiray {own[0]} has no command {own[1]}"
             command = tuple(own[:2])
-        elif command == ("logs",) and own[1:2] in (["actor"], ["job"], ["task"], ["worker"]):
-            command = ("logs", own[1])
     known = set(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", help_of(command)))
     unknown = [option for option in options if option not in known]
     return f"oxiray {' '.join(command)} has no {unknown}" if unknown else None

@@ -17,7 +17,7 @@ LAYERS = [
     {"autoscaler", "node", "runtime"},
     {"head", "ray-api"},
     {"machine"},
-    {"visitor"},
+    {"visitor", "logs"},
     {"state"},
     {"wire", "network", "store", "journal", "accelerators", "scheduler", "processes", "fence", "device-check", "kubernetes", "values", "macros"},
     {"resources", "ids", "records", "threads", "fields"},

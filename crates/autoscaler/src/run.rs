@@ -177,6 +177,7 @@ impl Work<'_> {
                 DaemonToVisitor::NodeAdmitted(_)
                 | DaemonToVisitor::ClusterReport(_)
                 | DaemonToVisitor::Holdings(_)
+                | DaemonToVisitor::LogAnswer(_)
                 | DaemonToVisitor::MetricsReport(_)
                 | DaemonToVisitor::StateChanges(_)
                 | DaemonToVisitor::ChronicleBatch(_)

@@ -54,6 +54,8 @@ pub(crate) enum Order {
     Summary(SummaryOptions),
     /// Shows which process refers to which object, why, how large it is, and where it lies.
     Memory(MemoryOptions),
+    /// Lists files of logs, or prints one, or what an actor, a task, a worker or a job printed, wherever it ran.
+    Logs(Box<crate::logs::LogsOptions>),
     /// Prints what programs count and measure with `ray.util.metrics`, in the text format of Prometheus.
     Metrics(MetricsOptions),
     /// Brings machines for what waits, and takes away those that nobody uses.

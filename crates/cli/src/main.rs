@@ -16,6 +16,7 @@ mod identifiers;
 mod job;
 mod labels;
 mod list;
+mod logs;
 mod memory;
 mod metrics;
 mod operator;
@@ -71,6 +72,7 @@ fn main() -> ExitCode {
         }
         Order::Summary(options) => list::summary(&options),
         Order::Memory(options) => memory::run(&options),
+        Order::Logs(options) => logs::run(&options),
         Order::Metrics(options) => metrics::run(&options),
         Order::Dashboard(order) => dashboard::run(&order),
         Order::Token(options) => token::run(&options),

@@ -5,7 +5,6 @@ const COMMANDS: &[(&str, &str)] = &[
     ("compat", "Says what of Ray a program uses, and whether it is there"),
     ("doctor", "Checks the installation and this machine, and says what to do"),
     ("kill-actor", "Ends a named actor"),
-    ("logs", "Prints logs of an actor, a job, a task or a worker, or a file"),
     ("ray", "Makes a distribution `ray` for pip, with Ray's own libraries"),
     ("timeline", "Writes what ran when, for a viewer of Chrome's traces"),
 ];

@@ -24,9 +24,9 @@ const ADVICE: &[(&[&str], &str)] = &[
          what it does, and `oxiray dashboard` opens its page",
     ),
     (
-        &["logs", "cluster-dump", "local-dump"],
-        "the logs of a session are files below its directory, which daemon.log lies in: `oxiray start` names it, and \
-         `ray.get_runtime_context()` does in programs; `oxiray job logs` prints what a submitted job has printed",
+        &["cluster-dump", "local-dump"],
+        "`oxiray logs` lists and prints files of logs on any node; they lie below the session's directory, which \
+         `oxiray start` names",
     ),
     (&["timeline"], "call `ray.timeline(\"timeline.json\")` in a program that is connected to the cluster"),
     (

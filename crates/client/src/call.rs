@@ -150,13 +150,41 @@ enum Ended<O> {
     Left,
 }
 
+/// What is printed from here on is of this attempt.
+fn prints_begin<L: Language>(language: &mut L, task: TaskId, attempt: u32) {
+    let is_said = oxiray_runtime::begin_prints(task, attempt, language.shares_output());
+    if !is_said {
+        language.label_prints();
+    }
+}
+
+/// What is printed from here on is no more of this attempt.
+fn prints_end<L: Language>(language: &mut L, task: TaskId, attempt: u32) {
+    if oxiray_runtime::has_prints(task, attempt) {
+        language.flush_output();
+    }
+    oxiray_runtime::end_prints(task, attempt);
+}
+
+/// Which attempt of a call was the last; one of a process that leaves was the first, or its end tells.
+fn last_attempt<O>(ended: &Ended<O>, first: u32) -> u32 {
+    match ended {
+        Ended::Over(over) => over.call.attempt,
+        Ended::HandedOn | Ended::Left => first,
+    }
+}
+
 /// Runs a call until it is to be answered, or somebody else will.
 fn run<L: Language>(language: &mut L, mut call: UnderWay<L::Own>, outcome: &mut Outcome) -> Ended<L::Own> {
     loop {
         let Attempt::Over(attempted, returned) = language.attempt(call) else { return Ended::HandedOn };
         match settle(language, attempted, returned, outcome, borrowing::end) {
             Settled::Over(over) => return Ended::Over(over),
-            Settled::Again(again) => call = again,
+            Settled::Again(again) => {
+                prints_end(language, again.task(), again.call.attempt - 1);
+                prints_begin(language, again.task(), again.call.attempt);
+                call = again;
+            }
             Settled::Left => return Ended::Left,
         }
     }
@@ -171,12 +199,14 @@ pub fn complete<L: Language>(
     borrowed: Vec<ObjectId>,
 ) -> bool {
     let mut outcome = Outcome::default();
+    let (task, attempt) = (call.task(), call.call.attempt);
     let ended = match settle(language, call, returned, &mut outcome, || borrowed) {
         Settled::Over(over) => Ended::Over(over),
         Settled::Again(again) => run(language, again, &mut outcome),
         Settled::Left => Ended::Left,
     };
     let leaves = outcome.retiring || matches!(ended, Ended::Left);
+    prints_end(language, task, last_attempt(&ended, attempt));
     language.end(leaves);
     if let Ended::Over(over) = ended {
         language.runtime().reply(over.ticket, outcome);
@@ -215,7 +245,12 @@ pub fn attend<L: Language>(language: &mut L, group: Option<&str>) -> Result<(), 
             return Ok(());
         }
         let own = language.begin(&call);
+        let (task, attempt) = (ticket.task(), call.attempt);
+        prints_begin(language, task, attempt);
         let ended = run(language, UnderWay::new(ticket, call, own), &mut outcome);
+        if !matches!(ended, Ended::HandedOn) {
+            prints_end(language, task, last_attempt(&ended, attempt));
+        }
         language.end(outcome.retiring || matches!(ended, Ended::Left));
         match ended {
             Ended::Over(over) if outcome.retiring => {

@@ -9,7 +9,7 @@ use oxiray_wire::message::{Assign, Call, Value};
 /// A thread of a worker that runs functions of a language.
 ///
 /// The order in which these are called is that of [`attend`](crate::attend): [`wait`](Language::wait), then for each call
-/// [`begin`](Language::begin), [`attempt`](Language::attempt) until none is retried here, [`end`](Language::end).
+/// [`begin`](Language::begin), what has to do with its output, [`attempt`](Language::attempt) until none is retried here, [`end`](Language::end).
 pub trait Language: Sized {
     /// What it knows of a call that is under way.
     type Own;
@@ -47,6 +47,16 @@ pub trait Language: Sized {
 
     /// A call begins.
     fn begin(&mut self, call: &Call) -> Self::Own;
+
+    /// Whether other calls may print in this process while one does.
+    fn shares_output(&self) -> bool;
+
+    /// The call that begins has no label: where something of the language's can tell before it prints, it calls
+    /// [`label_print`](oxiray_runtime::label_print).
+    fn label_prints(&mut self) {}
+
+    /// Writes out what the program has printed.
+    fn flush_output(&mut self);
 
     /// Runs a call once, having asked [`borrowing`](crate::borrowing) to note what its arguments bring.
     fn attempt(&mut self, call: UnderWay<Self::Own>) -> Attempt<Self>;

@@ -246,8 +246,8 @@ impl Cluster {
             VisitorToHead::GrowthState(state) => self.core.growth_state(from, &state),
             VisitorToHead::GrowthQuery(asked) => self.core.growth_query(from, asked.request),
             VisitorToHead::SubmissionAsked(asked) => self.core.submission_asked(from, &asked, 1),
-            // The shell has the tokens.
-            VisitorToHead::TokenAsked(_) => {}
+            // The shell has the tokens and the files of logs.
+            VisitorToHead::TokenAsked(_) | VisitorToHead::LogQuery(_) => {}
         }
     }
 

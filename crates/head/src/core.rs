@@ -421,6 +421,11 @@ impl Core {
         self.head().is_some_and(|head| head.members().is_visiting(key))
     }
 
+    /// Whether a worker's driver is on another node than it is, as far as the head that this is knows.
+    pub fn is_apart(&self, worker: Key, driver: Key) -> bool {
+        self.head().is_some_and(|head| head.members().node_of(worker) != head.members().node_of(driver))
+    }
+
     /// The member of a node, but for the head's own, whose store this process has.
     pub fn member_of(&self, node: NodeId) -> Option<Key> {
         self.head()?.members().member_of(node)

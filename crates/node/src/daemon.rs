@@ -15,6 +15,7 @@ mod entry;
 mod environments;
 mod heartbeats;
 mod journal;
+mod logs;
 mod members;
 mod memory;
 mod network;
@@ -110,9 +111,11 @@ impl Daemon {
             self.end_stalled();
             self.end_overdue_submissions();
             self.start_http_programs();
+            self.end_overdue_output();
             self.keep_leases();
             self.look_for_head();
             self.carry_out();
+            self.workers.logs.hand_over();
             if self.core.held_back() > HELD_BACK_MAX {
                 self.await_journal();
             }
@@ -131,8 +134,10 @@ impl Daemon {
         let network = self.network.as_ref().and_then(Network::deadline);
         let turns = [network, self.membership.return_deadline(), self.turn_deadline()];
         let memory = self.workers.memory.deadline(self.turn.now);
+        let leaving = self.workers.leaving_deadline();
         let measured = Some(self.devices.statistics_deadline(self.turn.now));
-        let others = [self.children.submissions.deadline(), self.streams.progress_deadline(), memory, measured];
+        let others =
+            [self.children.submissions.deadline(), self.streams.progress_deadline(), memory, measured, leaving];
         let programs = self.children.http.iter().map(HttpProgram::deadline);
         own.into_iter().chain(turns).chain(others).chain(programs).flatten().min()
     }
@@ -159,6 +164,7 @@ impl Daemon {
             Token::Store => self.objects.store.progress(),
             Token::Devices => self.devices_answered(),
             Token::Journal => self.journal_answered(),
+            Token::Logs => self.logs_told(),
             Token::Stream(key) => self.stream_ready(key, event.is_hung_up),
             Token::Output(_) | Token::Errors(_) => self.streams.turns.add(event.token),
             Token::Worker(key) => self.worker_process_died(key),
@@ -222,6 +228,7 @@ impl Daemon {
         let head = head.filter(|head| !head.is_over && matches!(self.lifetime.ended(), Ended::Stopped));
         self.children.templates.clear();
         self.end_children();
+        self.keep_last_output();
         if let (Some(network), Ended::Stopped) = (self.network, self.lifetime.ended()) {
             if let Some(head) = head {
                 Self::say_farewell(head.connection);
@@ -232,11 +239,14 @@ impl Daemon {
             journal.finish();
         }
         self.log.line(&self.turn.line());
-        self.log.line("the daemon ends");
         if let Err(error) = self.workers.fences.remove() {
             self.log.line(&format!("a cgroup that kept workers from devices stays: {error}"));
         }
         self.workers.control_groups.remove();
+        for line in self.workers.logs.finish() {
+            self.log.line(&line);
+        }
+        self.log.line("the daemon ends");
         if !matches!(self.lifetime.ended(), Ended::Left) {
             self.session.remove();
         }

@@ -14,7 +14,7 @@
 //! | the loop | `poller` what is ready, `turn` the turn under way, `turns` who is heard next | `daemon` |
 //! | what the core decides and hears | | `daemon/effects` |
 //! | streams | `listener` the listener, `streams` all that are open | `daemon/admission`, `daemon/streams` |
-//! | processes | `children` templates, environments, submitted jobs and what answers over HTTP, `workers` with what they print and may use, `control_groups`, `fences`, `rulesets` | `daemon/processes`, `environments`, `packages`, `submissions`, `output`, `memory`, `confining` |
+//! | processes | `children` templates, environments, submitted jobs and what answers over HTTP, `workers` with what they print and may use, `logs` and `log_client` what becomes of their output, `control_groups`, `fences`, `rulesets` | `daemon/processes`, `environments`, `packages`, `submissions`, `output`, `logs`, `memory`, `confining` |
 //! | objects | `objects` the store and all below, `fetches` and `giving` (pure) what nodes give each other | `daemon/effects`, `daemon/transfer` |
 //! | the cluster | `membership` this daemon's place in it | `daemon/members`, `proxied_clients`, `returning` |
 //! | other machines | `network` the gateway's side, `entry` and `tokens` who may join, `head_link` and `lease` who lives | `daemon/network`, `entry`, `heartbeats` |
@@ -46,6 +46,7 @@ mod lifetime;
 pub mod limits;
 mod line_log;
 mod listener;
+mod log_client;
 mod logs;
 mod machine;
 mod membership;

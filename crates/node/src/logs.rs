@@ -1,19 +1,14 @@
 //! A worker's output, cut into whole lines and labelled with who printed them, as [`oxiray_wire::labels`] tells.
 
-use bytes::Bytes;
-use oxiray_wire::labels::{MARK_BYTE, MARK_BYTES, NAME_BYTES_MAX, is_mark};
+use oxiray_ids::TaskId;
+use oxiray_logs::Printed;
+use oxiray_wire::labels::{LABEL_BYTES_MAX, Label, MARK_BYTE, MARK_BYTES, is_mark};
 
 /// Longer lines are cut into pieces of this size.
 pub(crate) const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// Lines printed under one name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Printed {
-    /// The task, class or actor that printed.
-    pub(crate) name: String,
-    /// Whole lines, each with its newline.
-    pub(crate) lines: Bytes,
-}
+/// The most calls under way beside each other whose ends are known as such; a worker labels no more.
+const SHARED_MAX: usize = 1024;
 
 /// What a stream's first line says.
 #[derive(Debug, Default)]
@@ -30,43 +25,57 @@ enum Mark {
 pub(crate) struct Splitter {
     mark: Mark,
     name: String,
-    /// What is neither a whole line nor a whole name yet.
+    /// What is neither a whole line nor a whole label yet.
     partial: Vec<u8>,
     /// How much of that holds neither a newline nor the beginning of a mark.
     looked_at: usize,
+    /// Calls under way that others run beside.
+    shared: Vec<(TaskId, u32)>,
 }
 
 /// What comes next in a stream.
 enum Next {
     /// This many bytes are a line, and this many follow that are not part of it.
     Line(usize, usize),
-    /// This many bytes are left of a line, and the name of the next is in this many bytes.
-    Name(usize, usize),
+    /// This many bytes are left of a line, and a label is in this many bytes.
+    Label(usize, usize),
     /// More is to be read; this many bytes need not be looked at again.
     Unknown(usize),
 }
 
 impl Splitter {
-    /// Takes what was read; returns the lines that are whole now.
+    /// Takes what was read; returns the lines that are whole now, and the calls that begin and end among them.
     pub(crate) fn feed(&mut self, read: &[u8]) -> Vec<Printed> {
         let mut rest = std::mem::take(&mut self.partial);
         rest.extend_from_slice(read);
-        let mut printed = Vec::new();
+        let mut cut = Cut::default();
         let mut at = 0;
         loop {
             let window = &rest[at..];
             let looked_at = std::mem::take(&mut self.looked_at);
             match self.next(window, looked_at) {
                 Next::Line(bytes, end) => {
-                    self.line(&window[..bytes], &mut printed);
+                    cut.line(&self.name, &window[..bytes]);
                     at += bytes + end;
                 }
-                Next::Name(before, bytes) => {
-                    if before > 0 {
-                        self.line(&window[..before], &mut printed);
+                Next::Label(before, bytes) => {
+                    let label = Label::read(&window[before + MARK_BYTES..before + bytes - 1]);
+                    if let Some(piece) = label.as_ref().and_then(|label| self.among_others(label)) {
+                        cut.mark(piece);
+                        rest.drain(at + before..at + before + bytes);
+                        self.looked_at = before;
+                        continue;
                     }
-                    let name = &window[before + MARK_BYTES..before + bytes - 1];
-                    self.name = String::from_utf8_lossy(name).into_owned();
+                    if before > 0 {
+                        cut.line(&self.name, &window[..before]);
+                    }
+                    match label {
+                        Some(Label::Name(name)) => self.name = name,
+                        Some(Label::Begins(span)) => cut.mark(Printed::Begins(span)),
+                        Some(Label::Ends(span)) => cut.mark(Printed::Ends(span)),
+                        // Only who knows the mark can say so: a worker of another version.
+                        None => {}
+                    }
                     at += before + bytes;
                 }
                 Next::Unknown(bytes) => {
@@ -77,7 +86,26 @@ impl Splitter {
         }
         rest.drain(..at);
         self.partial = rest;
-        printed.into_iter().map(|(name, lines)| Printed { name, lines: lines.into() }).collect()
+        cut.finish()
+    }
+
+    /// What a label says that tells of a call among others: it stands before the line that it falls into, which may be
+    /// another's, and divides it not.
+    fn among_others(&mut self, label: &Label) -> Option<Printed> {
+        match label {
+            Label::Begins(span) if span.shared => {
+                if self.shared.len() < SHARED_MAX {
+                    self.shared.push((span.task, span.attempt));
+                }
+                Some(Printed::Begins(*span))
+            }
+            Label::Ends(span) => {
+                let at = self.shared.iter().position(|one| *one == (span.task, span.attempt))?;
+                self.shared.swap_remove(at);
+                Some(Printed::Ends(*span))
+            }
+            Label::Begins(_) | Label::Name(_) => None,
+        }
     }
 
     fn next(&mut self, window: &[u8], looked_at: usize) -> Next {
@@ -94,26 +122,26 @@ impl Splitter {
             if window[at] == b'\n' {
                 return Next::Line(at, 1);
             }
-            match self.name_in(&window[at..]) {
+            match self.label_in(&window[at..]) {
                 Some(0) => return Next::Unknown(at),
-                Some(bytes) => return Next::Name(at, bytes),
+                Some(bytes) => return Next::Label(at, bytes),
                 None => at += 1,
             }
         }
         if window.len() > LINE_BYTES_MAX { Next::Line(LINE_BYTES_MAX, 0) } else { Next::Unknown(window.len()) }
     }
 
-    /// How many bytes of `text` are a mark, a name and its newline; 0 where more has to be read to tell.
-    fn name_in(&self, text: &[u8]) -> Option<usize> {
+    /// How many bytes of `text` are a label; 0 where more has to be read to tell.
+    fn label_in(&self, text: &[u8]) -> Option<usize> {
         let Mark::Is(mark) = &self.mark else { return None };
         if text.len() <= MARK_BYTES {
             return mark.starts_with(text).then_some(0);
         }
         let rest = text.strip_prefix(&mark[..])?;
-        let end = rest.iter().take(NAME_BYTES_MAX + 1).position(|byte| *byte == b'\n');
+        let end = rest.iter().take(LABEL_BYTES_MAX + 1).position(|byte| *byte == b'\n');
         match end {
             Some(end) => Some(MARK_BYTES + end + 1),
-            None => (rest.len() <= NAME_BYTES_MAX).then_some(0),
+            None => (rest.len() <= LABEL_BYTES_MAX).then_some(0),
         }
     }
 
@@ -127,14 +155,41 @@ impl Splitter {
         }
         self.feed(b"\n")
     }
+}
 
-    fn line(&mut self, line: &[u8], printed: &mut Vec<(String, Vec<u8>)>) {
-        if printed.last().is_none_or(|(name, _)| *name != self.name) {
-            printed.push((self.name.clone(), Vec::new()));
+/// What is cut so far of what was read: lines that follow each other under one name are one piece.
+#[derive(Debug, Default)]
+struct Cut {
+    pieces: Vec<Printed>,
+    name: String,
+    lines: Vec<u8>,
+}
+
+impl Cut {
+    fn line(&mut self, name: &str, line: &[u8]) {
+        if self.name != name {
+            self.end_lines();
+            name.clone_into(&mut self.name);
         }
-        let (_, lines) = printed.last_mut().expect("one was just pushed where there was none");
-        lines.extend_from_slice(line);
-        lines.push(b'\n');
+        self.lines.extend_from_slice(line);
+        self.lines.push(b'\n');
+    }
+
+    fn mark(&mut self, piece: Printed) {
+        self.end_lines();
+        self.pieces.push(piece);
+    }
+
+    fn end_lines(&mut self) {
+        if !self.lines.is_empty() {
+            let lines = std::mem::take(&mut self.lines).into();
+            self.pieces.push(Printed::Lines { name: self.name.clone(), lines });
+        }
+    }
+
+    fn finish(mut self) -> Vec<Printed> {
+        self.end_lines();
+        self.pieces
     }
 }
 
@@ -145,10 +200,18 @@ fn is_special(byte: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oxiray_wire::labels::Span;
     use proptest::prelude::*;
 
     fn printed(name: &str, lines: &[u8]) -> Printed {
-        Printed { name: name.into(), lines: Bytes::copy_from_slice(lines) }
+        Printed::Lines { name: name.into(), lines: lines.to_vec().into() }
+    }
+
+    fn text_of(piece: Printed) -> Vec<u8> {
+        match piece {
+            Printed::Lines { lines, .. } => lines.to_vec(),
+            Printed::Begins(_) | Printed::Ends(_) => Vec::new(),
+        }
     }
 
     fn of_worker() -> (Splitter, String) {
@@ -178,6 +241,42 @@ mod tests {
     }
 
     #[test]
+    fn calls_begin_and_end_between_lines() {
+        let (mut splitter, mark) = of_worker();
+        let span = Span { task: TaskId::new([7; 24]), attempt: 2, shared: false };
+        let label = |label: Label| format!("{mark}{}\n", label.text());
+        let (begins, ends) = (label(Label::Begins(span)), label(Label::Ends(span)));
+        let whole = format!("{mark}f\na\n{begins}b\nc{ends}{mark}\x1fnobody knows\nd\n");
+        let expected = [
+            printed("f", b"a\n"),
+            Printed::Begins(span),
+            printed("f", b"b\nc\n"),
+            Printed::Ends(span),
+            printed("f", b"d\n"),
+        ];
+        assert_eq!(splitter.feed(whole.as_bytes()), expected);
+    }
+
+    #[test]
+    fn a_call_among_others_divides_no_line() {
+        let (mut splitter, mark) = of_worker();
+        let span = |shared| Span { task: TaskId::new([7; 24]), attempt: 2, shared };
+        let label = |label: Label| format!("{mark}{}\n", label.text());
+        let (begins, ends) = (label(Label::Begins(span(true))), label(Label::Ends(span(false))));
+        let whole = format!("{mark}f\none {begins}line\nano{ends}ther\n");
+        let expected = [
+            Printed::Begins(span(true)),
+            printed("f", b"one line\n"),
+            Printed::Ends(span(false)),
+            printed("f", b"another\n"),
+        ];
+        assert_eq!(splitter.feed(whole.as_bytes()), expected);
+        let (mut byte_by_byte, _) = of_worker();
+        let parts: Vec<Printed> = whole.bytes().flat_map(|byte| byte_by_byte.feed(&[byte])).collect();
+        assert_eq!(parts, expected);
+    }
+
+    #[test]
     fn a_program_prints_no_mark() {
         let (mut splitter, mark) = of_worker();
         splitter.feed(format!("{mark}f\n").as_bytes());
@@ -203,10 +302,11 @@ mod tests {
         let mut splitter = Splitter::default();
         let long = vec![b'x'; LINE_BYTES_MAX * 3 + 5];
         let out = splitter.feed(&long);
-        assert_eq!(out[0].lines.len(), (LINE_BYTES_MAX + 1) * 3);
+        assert_eq!(out.into_iter().flat_map(text_of).count(), (LINE_BYTES_MAX + 1) * 3);
         assert_eq!(splitter.partial.len(), 5);
         let whole = Splitter::default().feed(&[&long[..], b"\n"].concat());
-        assert!(whole[0].lines.split(|byte| *byte == b'\n').all(|line| line.len() <= LINE_BYTES_MAX));
+        let whole: Vec<u8> = whole.into_iter().flat_map(text_of).collect();
+        assert!(whole.split(|byte| *byte == b'\n').all(|line| line.len() <= LINE_BYTES_MAX));
     }
 
     proptest! {
@@ -218,10 +318,10 @@ mod tests {
             for cut in cuts.iter().cycle() {
                 if rest.is_empty() { break }
                 let (now, later) = rest.split_at((*cut).min(rest.len()));
-                out.extend(splitter.feed(now).into_iter().flat_map(|printed| printed.lines.to_vec()));
+                out.extend(splitter.feed(now).into_iter().flat_map(text_of));
                 rest = later;
             }
-            out.extend(splitter.finish().into_iter().flat_map(|printed| printed.lines.to_vec()));
+            out.extend(splitter.finish().into_iter().flat_map(text_of));
             let mut expected = text.clone();
             if expected.last().is_some_and(|last| *last != b'\n') { expected.push(b'\n') }
             prop_assert_eq!(out, expected);

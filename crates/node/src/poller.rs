@@ -11,6 +11,9 @@ use std::time::Duration;
 /// and must not hide others.
 const EVENTS_LIMIT: usize = 1024;
 
+/// How many bits of a token's number say what it is; its key has the others.
+const KIND_BITS: u32 = 5;
+
 /// What can become ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Token {
@@ -46,6 +49,8 @@ pub(crate) enum Token {
     Devices,
     /// The journal's thread is done with something.
     Journal,
+    /// The thread that writes what workers print tells something.
+    Logs,
 }
 
 impl Event {
@@ -75,13 +80,14 @@ impl Token {
             Self::ProcessLimits => (13, 0),
             Self::Devices => (14, 0),
             Self::Journal => (15, 0),
+            Self::Logs => (16, 0),
         };
-        kind | key << 4
+        kind | key << KIND_BITS
     }
 
     fn from_number(number: u64) -> Self {
-        let key = number >> 4;
-        match number & 0xf {
+        let key = number >> KIND_BITS;
+        match number & ((1 << KIND_BITS) - 1) {
             0 => Self::Listener,
             1 => Self::Stop,
             2 => Self::Children,
@@ -97,6 +103,7 @@ impl Token {
             13 => Self::ProcessLimits,
             14 => Self::Devices,
             15 => Self::Journal,
+            16 => Self::Logs,
             _ => Self::Template(key as TemplateKey),
         }
     }
@@ -173,6 +180,7 @@ mod tests {
             Token::ProcessLimits,
             Token::Devices,
             Token::Journal,
+            Token::Logs,
         ];
         for token in all {
             assert_eq!(Token::from_number(token.to_number()), token);

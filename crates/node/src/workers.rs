@@ -1,23 +1,22 @@
 //! The processes of workers: what each is, what it prints, and the memory and processes that it may have.
 
-mod logs;
 pub(crate) mod memory;
 mod output;
 
 use crate::control_groups::ControlGroups;
 use crate::fences::Fences;
-use crate::logs::Printed;
+use crate::log_client::LogClient;
 use crate::poller::{Poller, Token};
 use crate::rulesets::Rulesets;
-use logs::WorkerLogs;
 use memory::MemoryWatch;
 use output::{Pipe, READ_BYTES};
 use oxiray_ids::{JobId, WorkerId};
+use oxiray_logs::{FileName, Printed};
 use oxiray_machine::{Key, TemplateKey};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::time::Instant;
 
 /// A worker's process, from the order to fork it until its tree is gone.
 #[derive(Debug)]
@@ -30,6 +29,8 @@ struct Process {
     is_doomed: bool,
     /// How it ended, once all that descends from it is gone; what it said last is yet to be heard.
     end: Option<String>,
+    /// How it ended, once that is heard; what it printed last is yet to be written, for which is waited until then.
+    leaving: Option<(String, Instant)>,
     output: Pipe,
     errors: Pipe,
 }
@@ -49,14 +50,14 @@ pub(crate) struct Workers {
     pub(crate) fences: Fences,
     pub(crate) rulesets: Rulesets,
     pub(crate) memory: MemoryWatch,
-    logs: WorkerLogs,
+    pub(crate) logs: LogClient,
     /// What pipes are read into.
     scratch: Box<[u8]>,
 }
 
 impl Workers {
-    /// `logs`: the folder of the files that keep what workers print.
-    pub(crate) fn new((control_groups, fences): (ControlGroups, Fences), memory: MemoryWatch, logs: PathBuf) -> Self {
+    /// `logs` has what workers print written.
+    pub(crate) fn new((control_groups, fences): (ControlGroups, Fences), memory: MemoryWatch, logs: LogClient) -> Self {
         Self {
             by_key: BTreeMap::new(),
             by_pid: BTreeMap::new(),
@@ -64,7 +65,7 @@ impl Workers {
             fences,
             rulesets: Rulesets::default(),
             memory,
-            logs: WorkerLogs::new(logs),
+            logs,
             scratch: vec![0; READ_BYTES].into(),
         }
     }
@@ -103,7 +104,8 @@ impl Workers {
     /// A worker is to be forked, and prints into these pipes.
     pub(crate) fn add(&mut self, key: Key, template: TemplateKey, output: OwnedFd, errors: OwnedFd) {
         let (output, errors) = (Pipe::new(output), Pipe::new(errors));
-        let process = Process { template, pid: 0, pidfd: None, is_doomed: false, end: None, output, errors };
+        let process =
+            Process { template, pid: 0, pidfd: None, is_doomed: false, end: None, leaving: None, output, errors };
         self.by_key.insert(key, process);
     }
 
@@ -130,7 +132,8 @@ impl Workers {
 
     /// All of a worker is dead, in this way; `false` where that is known already. What it said last is yet to be heard.
     pub(crate) fn ended(&mut self, key: Key, text: &str) -> bool {
-        let Some(process) = self.by_key.get_mut(&key).filter(|process| process.end.is_none()) else { return false };
+        let is_new = |process: &&mut Process| process.end.is_none() && process.leaving.is_none();
+        let Some(process) = self.by_key.get_mut(&key).filter(is_new) else { return false };
         process.end = Some(text.to_owned());
         // Another process may have its number from here on.
         self.by_pid.remove(&process.pid);
@@ -140,6 +143,34 @@ impl Workers {
     /// How a worker ended of which all is dead.
     pub(crate) fn take_end(&mut self, key: Key) -> Option<String> {
         self.by_key.get_mut(&key)?.end.take()
+    }
+
+    /// What a worker of which all is dead has said and printed is heard, and is waited for until it is written.
+    pub(crate) fn leave(&mut self, key: Key, text: String, until: Instant) {
+        if let Some(process) = self.by_key.get_mut(&key) {
+            process.leaving = Some((text, until));
+        }
+    }
+
+    /// How a worker ended whose last output was waited for.
+    pub(crate) fn take_leaving(&mut self, key: Key) -> Option<String> {
+        self.by_key.get_mut(&key)?.leaving.take().map(|(text, _)| text)
+    }
+
+    /// Until when is waited for what the dead printed.
+    pub(crate) fn leaving_deadline(&self) -> Option<Instant> {
+        self.by_key.values().filter_map(|process| process.leaving.as_ref()).map(|(_, until)| *until).min()
+    }
+
+    /// Those for whose output was waited long enough.
+    pub(crate) fn overdue(&self, now: Instant) -> Vec<Key> {
+        let is_overdue = |process: &Process| process.leaving.as_ref().is_some_and(|(_, until)| *until <= now);
+        self.by_key.iter().filter(|(_, process)| is_overdue(process)).map(|(key, _)| *key).collect()
+    }
+
+    /// All that are or were forked and not gone.
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        self.by_key.keys().copied().collect()
     }
 
     /// The processes in the control groups of a worker of which all is dead.
@@ -229,20 +260,11 @@ impl Workers {
         }
     }
 
-    /// Keeps what a worker has printed in its file.
-    pub(crate) fn keep(&mut self, key: Key, named: (WorkerId, JobId), is_error: bool, printed: &[Printed]) {
+    /// Has what a worker has printed written to its file.
+    pub(crate) fn keep(&mut self, key: Key, (worker, job): (WorkerId, JobId), is_error: bool, pieces: &[Printed]) {
         let Some(process) = self.by_key.get_mut(&key) else { return };
-        process.pipe(is_error).is_kept = true;
-        let path = self.logs.path(named, process.pid, is_error);
-        let lines: Vec<&[u8]> = printed.iter().map(|printed| &printed.lines[..]).collect();
-        self.logs.append(&path, &lines.concat());
-    }
-
-    /// A file that keeps what a worker printed: its errors, where it printed any.
-    pub(crate) fn file_of(&self, key: Key, named: (WorkerId, JobId)) -> Option<PathBuf> {
-        let process = self.by_key.get(&key)?;
-        let pipes = [(&process.errors, true), (&process.output, false)].into_iter();
-        let mut files = pipes.filter(|(pipe, _)| pipe.is_kept).map(|(_, is_error)| is_error);
-        files.find_map(|is_error| Some(self.logs.path(named, process.pid, is_error)).filter(|file| file.exists()))
+        let name = FileName { worker, job, pid: process.pid, is_error };
+        let pipe = process.pipe(is_error);
+        pipe.missed = self.logs.keep(name, pieces, pipe.missed);
     }
 }

@@ -98,10 +98,11 @@ fn tell(text: &str) {
 }
 
 fn print(said: &LogLines) {
+    let place = if said.ip.is_empty() { String::new() } else { format!(", ip={}", said.ip) };
     let prefix = if said.name.is_empty() {
-        format!("(pid={}) ", said.pid)
+        format!("(pid={}{place}) ", said.pid)
     } else {
-        format!("({} pid={}) ", said.name, said.pid)
+        format!("({} pid={}{place}) ", said.name, said.pid)
     };
     let mut text = Vec::with_capacity(said.lines.len() + prefix.len());
     for line in said.lines.split_inclusive(|byte| *byte == b'\n') {

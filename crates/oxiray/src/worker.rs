@@ -41,6 +41,8 @@ struct Worker {
     class: String,
     /// The actor's concurrency groups.
     groups: Vec<String>,
+    /// Whether several of its calls may run at once.
+    is_concurrent: bool,
 }
 
 pub(crate) fn say(text: &str) {
@@ -70,11 +72,12 @@ fn serve(stream: OwnedFd) -> io::Result<()> {
     note_panics();
     let (runtime, assign) = newborn.begin()?;
     runtime.end_waits_of(context::current_task);
-    let mut worker = Worker { runtime, actor: None, class: String::new(), groups: Vec::new() };
+    let mut worker = Worker { runtime, actor: None, class: String::new(), groups: Vec::new(), is_concurrent: false };
     let mut desk = ThreadContext::default();
     desk.unfit = unfit;
     if let Some(create) = &assign.actor {
         worker.groups = create.groups.iter().map(|group| group.name.clone()).collect();
+        worker.is_concurrent = create.max_concurrency > 1 || !create.groups.is_empty();
         worker.class.clone_from(&create.class_name);
         desk.label(&create.class_name);
         match worker.construct(&desk, create) {
@@ -181,6 +184,7 @@ impl Worker {
         let id = create.actor;
         self.runtime.constructor_begins(create);
         borrowing::begin();
+        oxiray_runtime::begin_prints(id.creation_task(), 0, false);
         let made = context::within(id.creation_task(), || {
             caught(|| {
                 desk.fit()?;
@@ -196,6 +200,8 @@ impl Worker {
             })
         });
         let borrowed = borrowing::end();
+        flush();
+        oxiray_runtime::end_prints(id.creation_task(), 0);
         let made = made.map_err(|error| located(error, &format!("{}::new", create.class_name)))?;
         self.runtime.actor_ready(&borrowed, String::new());
         Ok(made)
@@ -311,6 +317,14 @@ impl Language for Thread<'_> {
         if self.worker.actor.is_none() {
             self.desk.label(if call.label.is_empty() { &call.name } else { &call.label });
         }
+    }
+
+    fn shares_output(&self) -> bool {
+        self.worker.is_concurrent
+    }
+
+    fn flush_output(&mut self) {
+        flush();
     }
 
     fn attempt(&mut self, mut call: UnderWay<()>) -> Attempt<Self> {

@@ -150,9 +150,9 @@ fn after_fork() {
 fn next_news(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let runtime = process::required()?;
     Ok(match py.detach(|| runtime.next_news()) {
-        ClientEvent::Lines(said) => {
-            ("lines", said.pid, said.name, said.error, PyBytes::new(py, &said.lines)).into_pyobject(py)?.into_any()
-        }
+        ClientEvent::Lines(said) => ("lines", said.pid, said.name, said.error, PyBytes::new(py, &said.lines), said.ip)
+            .into_pyobject(py)?
+            .into_any(),
         ClientEvent::Notice(text) => ("notice", text).into_pyobject(py)?.into_any(),
         ClientEvent::Preempted { told, ends_now } => {
             ("preempted", told.is_some(), ends_now).into_pyobject(py)?.into_any()

@@ -179,6 +179,12 @@ looked_up!(
     "oxiray._worker",
     "flush"
 );
+looked_up!(
+    /// Has the standard streams ask for a label before the program writes to them next.
+    tell_of_prints,
+    "oxiray._worker",
+    "tell_of_prints"
+);
 
 looked_up!(
     /// The exception for a value that cannot be deserialized: `unreadable(error)`.

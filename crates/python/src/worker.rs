@@ -21,7 +21,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 use std::collections::BTreeMap;
 use std::os::fd::{FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 pub(crate) use thread::Thread;
 
@@ -39,6 +39,10 @@ pub(crate) struct Worker {
     event_loop: Mutex<Option<Py<PyAny>>>,
     /// The concurrency groups of an actor.
     groups: Vec<String>,
+    /// Whether several calls of an actor may run at once.
+    is_concurrent: AtomicBool,
+    /// Whether Python's streams tell before they are written to.
+    tells_of_prints: AtomicBool,
     /// The name that the output is labelled with.
     label: Mutex<String>,
     /// The class of an actor.
@@ -84,6 +88,8 @@ fn serve(py: Python<'_>, descriptor: i32) -> PyResult<i32> {
         methods: Mutex::default(),
         event_loop: Mutex::new(None),
         groups: assign.actor.iter().flat_map(|actor| &actor.groups).map(|group| group.name.clone()).collect(),
+        is_concurrent: assign.actor.iter().any(|actor| actor.max_concurrency > 1 || !actor.groups.is_empty()).into(),
+        tells_of_prints: AtomicBool::new(false),
         label: Mutex::new(String::new()),
         class: OnceLock::new(),
         status: AtomicI32::new(0),
@@ -102,6 +108,7 @@ fn serve(py: Python<'_>, descriptor: i32) -> PyResult<i32> {
     let event_loop = python::serve_beside(py)?.call1((actor.max_concurrency, groups))?;
     if !event_loop.is_none() {
         *worker.event_loop.lock().unwrap_or_else(PoisonError::into_inner) = Some(event_loop.unbind());
+        worker.is_concurrent.store(true, Ordering::Relaxed);
         context::serve_with_event_loop();
         worker.runtime.serve_with_event_loop();
     }
@@ -260,6 +267,15 @@ impl Worker {
     }
 }
 
+impl Worker {
+    /// Has Python's streams ask for a label before they are written to.
+    fn tell_of_prints(&self, py: Python<'_>) {
+        if !self.tells_of_prints.swap(true, Ordering::Relaxed) {
+            let _ = python::tell_of_prints(py).and_then(PyAnyMethods::call0);
+        }
+    }
+}
+
 fn flush_output(py: Python<'_>) {
     let _ = python::flush(py).and_then(PyAnyMethods::call0);
 }
@@ -274,6 +290,15 @@ fn put_raised(py: Python<'_>, error: &Bound<'_, PyAny>) -> PyResult<ObjectRef> {
     Ok(ObjectRef::adopt(runtime.clone(), runtime.put(task, index, value)))
 }
 
+/// Python is about to write to standard output or standard error, and does not tell of the next time.
+#[pyfunction]
+fn label_print(is_error: bool) {
+    if let Some(worker) = SERVING.get() {
+        worker.tells_of_prints.store(false, Ordering::Relaxed);
+    }
+    oxiray_runtime::label_print(is_error);
+}
+
 /// Names this process in lists of processes.
 #[pyfunction]
 fn show_title(title: &str) {
@@ -284,6 +309,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(serve, module)?)?;
     module.add_function(wrap_pyfunction!(divide_calls, module)?)?;
     module.add_function(wrap_pyfunction!(put_raised, module)?)?;
+    module.add_function(wrap_pyfunction!(label_print, module)?)?;
     module.add_function(wrap_pyfunction!(show_title, module)?)?;
     module.add_function(wrap_pyfunction!(thread::terminate, module)?)?;
     module.add_function(wrap_pyfunction!(serve_too, module)?)

@@ -99,6 +99,7 @@ impl World {
             | NodeToDaemon::CertificateWanted(_)
             | NodeToDaemon::PackageWanted(_)
             | NodeToDaemon::PackagePiece(_)
+            | NodeToDaemon::LogAnswer(_)
             | NodeToDaemon::NodeLeaves(_)
             | NodeToDaemon::Hello(_) => unsimulated(&message),
         }
@@ -121,6 +122,7 @@ impl World {
             | DaemonToNode::CertificateIssued(_)
             | DaemonToNode::PackageWanted(_)
             | DaemonToNode::PackagePiece(_)
+            | DaemonToNode::LogQuery(_)
             | DaemonToNode::NodeGone(_)
             | DaemonToNode::NodeLeaves(_)
             | DaemonToNode::ProxiedClientClose(_) => unsimulated(&message),

@@ -23,6 +23,9 @@ pub const JOURNAL: Thread =
 /// Keeps the lease by which a process is the head.
 pub const ETCD_LEASE: Thread =
     Thread { name: "etcd-lease", owner: "daemon, journal", ends: "with the store, after the question under way" };
+/// Writes what workers print, and reads it again.
+pub const LOGS: Thread =
+    Thread { name: "logs", owner: "daemon, workers", ends: "with its client, which waits for it a while" };
 /// Carries streams to and from other machines.
 pub const NETWORK: Thread =
     Thread { name: "network", owner: "daemon or visitor, gateway", ends: "with its handle, which waits for it" };

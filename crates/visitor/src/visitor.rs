@@ -5,7 +5,7 @@ use oxiray_state::StateCopy;
 use oxiray_wire::connection::ConnectionError;
 use oxiray_wire::message::{
     ChronicleBatch, ChronicleFollow, ClusterQuery, ClusterReport, DaemonToVisitor, DeviceAsked, Direction as _,
-    DrainAsked, Failure, GrowthQuery, GrowthReport, Hello, Holdings, HoldingsQuery, MetricsQuery, MetricsReport,
+    DrainAsked, Failure, GrowthQuery, GrowthReport, Hello, Holdings, HoldingsQuery, LogAnswer, LogQuery, MetricsQuery, MetricsReport,
     StateChanges, StateFollow, StateQuery, StateReport, SubmissionAnswer, SubmissionAsked, TokenAnswer, TokenAsked,
 };
 use oxiray_wire::state::{ChronicleCursor, ChronicleEntry, ChronicleKind, StateKind};
@@ -80,6 +80,7 @@ questions! {
     ClusterQuery => ClusterReport boxed,
     MetricsQuery => MetricsReport,
     HoldingsQuery => Holdings,
+    LogQuery => LogAnswer refusable,
     GrowthQuery => GrowthReport boxed,
     StateQuery => StateReport refusable,
     StateFollow => StateChanges refusable,
@@ -98,6 +99,7 @@ pub fn number_of(message: &DaemonToVisitor) -> Option<u64> {
         DaemonToVisitor::StateReport(told) => Some(told.request),
         DaemonToVisitor::StateChanges(told) => Some(told.request),
         DaemonToVisitor::ChronicleBatch(told) => Some(told.request),
+        DaemonToVisitor::LogAnswer(told) => Some(told.request),
         DaemonToVisitor::MetricsReport(told) => Some(told.request),
         DaemonToVisitor::GrowthReport(told) => Some(told.request),
         DaemonToVisitor::SubmissionAnswer(told) => Some(told.request),

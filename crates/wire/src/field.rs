@@ -6,7 +6,7 @@
 //! frame, and one that is left out is the first of them.
 
 use crate::message::{
-    AskedIsolation, CallError, DeviceAction, FailureCode, HoldingPhase, KeyValueAction, LabelOperator, MetricKind,
+    AskedIsolation, CallError, DeviceAction, FailureCode, HoldingPhase, KeyValueAction, LabelOperator, LogAction, MetricKind,
     ObjectUse, OutOfMemory, PlacementStrategy, Stamp, StrategyKind, SubmissionAction, SubmissionState, TaskStage,
     TokenAction,
 };
@@ -490,7 +490,7 @@ macro_rules! numbered {
 }
 
 numbered! {
-    AskedIsolation, DeviceAction, KeyValueAction, LabelOperator, MetricKind, ObjectUse, OutOfMemory, StrategyKind, SubmissionAction, SubmissionState,
+    AskedIsolation, DeviceAction, KeyValueAction, LabelOperator, LogAction, MetricKind, ObjectUse, OutOfMemory, StrategyKind, SubmissionAction, SubmissionState,
     TaskStage, TokenAction, ActorPhase, ChronicleEvent, ChronicleKind, DemandKind, DeviceService, DeviceTier, ExitKind, GroupScheduling, GroupState, HealthState,
     HoldingPhase, MemoryTier, ProcessRole, StateKind, TaskKind, WorkerDuty,
 }

@@ -29,6 +29,7 @@ mod group;
 mod growth;
 mod key_value;
 mod lease;
+mod log;
 mod metric;
 mod network;
 mod node;
@@ -66,6 +67,7 @@ pub use group::*;
 pub use growth::*;
 pub use key_value::*;
 pub use lease::*;
+pub use log::*;
 pub use metric::*;
 pub use network::*;
 pub use node::*;
@@ -351,6 +353,8 @@ messages! {
     234 => SubmissionAnswer boxed [values],
     236 => ChronicleFollow,
     237 => ChronicleBatch boxed [values],
+    238 => LogQuery,
+    239 => LogAnswer boxed [values],
     240 => StackQuery,
     241 => StackReport,
     242 => ActorMaker,

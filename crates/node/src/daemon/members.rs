@@ -55,6 +55,7 @@ impl Daemon {
     /// The process of a member is gone.
     pub(super) fn member_over(&mut self, key: Key) {
         self.packages_without(key);
+        self.logs_without(key);
         self.core.member_gone(key);
     }
 
@@ -94,6 +95,7 @@ impl Daemon {
             NodeToDaemon::CertificateWanted(asked) => self.certificate_wanted(from, &asked),
             NodeToDaemon::PackageWanted(asked) => self.give_package(from, asked),
             NodeToDaemon::PackagePiece(piece) => self.take_package(from, &piece),
+            NodeToDaemon::LogAnswer(answer) => self.logs_answered(from, *answer),
             NodeToDaemon::NodeLeaves(_) => self.member_leaves(from),
             NodeToDaemon::Hello(hello) => self.turn_visitor(from, &hello),
         }
@@ -130,9 +132,12 @@ impl Daemon {
             RelayedToHead::Node(NodeOfWorker::Abort(said)) => {
                 self.core.unstored_elsewhere(client, said.object);
             }
-            RelayedToHead::Node(NodeOfWorker::LogLines(lines)) => {
+            RelayedToHead::Node(NodeOfWorker::LogLines(mut lines)) => {
                 // Where nobody wants to see them, they are in the files of the worker's own node.
                 if let Some(driver) = self.core.log_target(client) {
+                    if !self.core.is_apart(client, driver) {
+                        lines.ip.clear();
+                    }
                     self.queue(driver, &Message::LogLines(lines), Vec::new());
                 }
             }
@@ -172,6 +177,7 @@ impl Daemon {
             DaemonToNode::CertificateIssued(said) => self.certificate_issued(&said),
             DaemonToNode::PackageWanted(asked) => self.for_head(|daemon, head| daemon.give_package(head, asked)),
             DaemonToNode::PackagePiece(piece) => self.for_head(|daemon, head| daemon.take_package(head, &piece)),
+            DaemonToNode::LogQuery(asked) => self.for_head(|daemon, head| daemon.workers.logs.ask(head, asked)),
             DaemonToNode::NodeGone(said) => self.node_gone(&said),
             DaemonToNode::NodeLeaves(_) => self.head_leaves(),
             DaemonToNode::ProxiedClientClose(said) => self.close_proxied_client(&said),

@@ -1,12 +1,14 @@
 //! What workers print: kept in files, shown to the driver.
 
 use super::Daemon;
-use crate::logs::Printed;
+use crate::log_client::LEAVING_LIMIT;
 use crate::streams::Stream;
 use oxiray_ids::WorkerNumber;
+use oxiray_logs::Printed;
 use oxiray_machine::Key;
 use oxiray_wire::Message;
 use oxiray_wire::message::LogLines;
+use std::path::PathBuf;
 
 /// How a worker ends that was asked to, in the words of `describe_status`.
 const END_AS_USUAL: &str = "exited with status 0";
@@ -30,12 +32,38 @@ impl Daemon {
         }
     }
 
-    /// How a worker ended, and where to read what it said last, if it did not end well and said anything.
-    pub(super) fn with_last_words(&self, key: Key, how: &str) -> String {
-        let named = self.core.named_in_logs(key).filter(|_| how != END_AS_USUAL);
-        match named.and_then(|named| self.workers.file_of(key, named)) {
+    /// All of a worker is dead, and all that it said is heard: what it printed last is written before that is told.
+    pub(super) fn keep_output_of_dead(&mut self, key: Key, how: String) {
+        self.drain_output(key);
+        self.workers.leave(key, how, self.turn.now + LEAVING_LIMIT);
+        match self.core.named_in_logs(key) {
+            Some((worker, _)) => self.workers.logs.end(key, worker),
+            None => self.worker_is_kept(key, None),
+        }
+    }
+
+    /// All that a dead worker printed is written, or was waited for long enough.
+    pub(super) fn worker_is_kept(&mut self, key: Key, file: Option<PathBuf>) {
+        let Some(how) = self.workers.take_leaving(key) else { return };
+        let text = match file.filter(|_| how != END_AS_USUAL) {
             Some(file) => format!("{how}; its last output is in {} on {}", file.display(), self.core.own_ip()),
-            None => how.to_owned(),
+            None => how,
+        };
+        self.worker_is_gone(key, &text);
+    }
+
+    pub(super) fn end_overdue_output(&mut self) {
+        for key in self.workers.overdue(self.turn.now) {
+            self.log
+                .line(&format!("worker {key} is told to be gone before what it printed is written: the disk is slow"));
+            self.worker_is_kept(key, None);
+        }
+    }
+
+    /// The daemon ends, and all its workers have.
+    pub(super) fn keep_last_output(&mut self) {
+        for key in self.workers.keys() {
+            self.drain_output(key);
         }
     }
 
@@ -47,7 +75,7 @@ impl Daemon {
         }
     }
 
-    /// Keeps what was printed, and shows it where there is a driver that wants to see it.
+    /// Has what was printed kept, and shows it where there is a driver that wants to see it.
     fn show(&mut self, worker: Key, target: Option<Key>, pid: u32, error: bool, printed: Vec<Printed>) {
         if printed.is_empty() {
             return;
@@ -57,8 +85,12 @@ impl Daemon {
         }
         let Some(target) = target else { return };
         let head = self.core.head_key();
-        for Printed { name, lines } in printed {
-            let printed = Message::from(LogLines { pid, name, error, lines });
+        let is_apart = head == Some(target) || self.core.is_apart(worker, target);
+        let ip = if is_apart { self.core.own_ip().to_owned() } else { String::new() };
+        for piece in printed {
+            let Printed::Lines { name, lines } = piece else { continue };
+            let ip = ip.clone();
+            let printed = Message::from(LogLines { pid, name, error, lines, ip });
             let message = if head == Some(target) { printed.relayed(WorkerNumber(worker)).into() } else { printed };
             self.queue(target, &message, Vec::new());
         }

@@ -166,16 +166,19 @@ impl Daemon {
     /// There is nothing more to be heard of a worker: where all of it is dead, that is its end.
     pub(super) fn worker_heard_out(&mut self, key: Key) {
         let Some(text) = self.workers.take_end(key) else { return };
-        self.drain_output(key);
-        let text = self.with_last_words(key, &text);
         self.remove_stream(key);
         self.streams.turns.forget(Token::Output(key));
         self.streams.turns.forget(Token::Errors(key));
+        self.keep_output_of_dead(key, text);
+    }
+
+    /// All that there was of a worker is over.
+    pub(super) fn worker_is_gone(&mut self, key: Key, text: &str) {
         if self.core.holds_devices(key) {
             self.look_at_group(key);
         }
         self.workers.remove(&self.poller, key);
-        self.core.worker_gone(key, &text);
+        self.core.worker_gone(key, text);
     }
 
     /// Children of the daemon died. A template takes its workers with it: they are dead by then, too.

@@ -17,6 +17,7 @@ use crate::lease::patience;
 use crate::lifetime::{Ended, Lifetime, Predecessor};
 use crate::line_log::LineLog;
 use crate::listener::Listener;
+use crate::log_client::LogClient;
 use crate::membership::Membership;
 use crate::network::Network;
 use crate::objects::Objects;
@@ -248,6 +249,7 @@ impl Foundation {
         for line in told.iter().chain(&refused) {
             log.line(line);
         }
+        let logs = LogClient::start(&session.logs(), session.is_resumed()).step("start the thread that writes logs")?;
         let warnings = plan.warnings.clone();
         let text = session.directory().display().to_string();
         let now = Instant::now();
@@ -283,7 +285,7 @@ impl Foundation {
             workers: Workers::new(
                 (control_groups, fences),
                 MemoryWatch::new(bounds.limits, bounds.monitor),
-                session.logs(),
+                logs,
             ),
             objects: Objects::new(store),
             devices,
@@ -326,6 +328,7 @@ impl Daemon {
         self.lifetime.watch(&self.poller)?;
         self.poller.watch(self.children.reaper.watch_fd(), Token::Children)?;
         self.poller.watch(&self.devices, Token::Devices)?;
+        self.poller.watch(&self.workers.logs, Token::Logs)?;
         if let Some(journal) = &self.journal {
             self.poller.watch(journal, Token::Journal)?;
         }

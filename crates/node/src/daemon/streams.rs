@@ -215,6 +215,7 @@ impl Daemon {
             VisitorToHead::GrowthState(state) => self.core.growth_state(key, &state),
             VisitorToHead::SubmissionAsked(asked) => self.submission_asked(key, &asked),
             VisitorToHead::TokenAsked(asked) => self.token_asked(key, &asked),
+            VisitorToHead::LogQuery(asked) => self.logs_asked(key, &asked),
             VisitorToHead::GrowthQuery(asked) => self.core.growth_query(key, asked.request),
         }
     }
@@ -278,6 +279,7 @@ impl Daemon {
             Role::Head => self.head_silent(),
             _ => {}
         }
+        self.logs_without(key);
         let Some(stream) = self.remove_stream(key) else { return };
         if let Role::Driver(Some(pidfd)) = &stream.role {
             self.poller.forget(pidfd);

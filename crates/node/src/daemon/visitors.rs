@@ -51,6 +51,7 @@ fn order(message: &VisitorToDaemon) -> Option<Order> {
             | VisitorToHead::StateFollow(_)
             | VisitorToHead::ChronicleFollow(_)
             | VisitorToHead::MetricsQuery(_)
+            | VisitorToHead::LogQuery(_)
             | VisitorToHead::GrowthQuery(_) => return None,
             VisitorToHead::DrainAsked(asked) => ("to empty a node", Some(asked.request)),
             VisitorToHead::DeviceAsked(asked) => ("to do something with a device", Some(asked.request)),

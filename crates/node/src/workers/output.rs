@@ -1,6 +1,7 @@
 //! What a worker prints, as it comes out of a pipe.
 
-use crate::logs::{Printed, Splitter};
+use crate::logs::Splitter;
+use oxiray_logs::Printed;
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 
@@ -15,13 +16,13 @@ pub(super) struct Pipe {
     pub(super) is_over: bool,
     /// Not watched, since whom it is for has enough to read.
     pub(super) is_paused: bool,
-    /// Some of it is in a file.
-    pub(super) is_kept: bool,
+    /// Bytes that could not be handed to who writes them, since the last that were.
+    pub(super) missed: u64,
 }
 
 impl Pipe {
     pub(super) fn new(descriptor: OwnedFd) -> Self {
-        Self { descriptor, splitter: Splitter::default(), is_over: false, is_paused: false, is_kept: false }
+        Self { descriptor, splitter: Splitter::default(), is_over: false, is_paused: false, missed: 0 }
     }
 
     /// How many reads take all that is there, and find the end after it.

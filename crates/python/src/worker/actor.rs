@@ -24,6 +24,7 @@ impl Worker {
         oxiray_runtime::show_title(&name);
         context::enter(Running::new(task, name.clone(), "__init__".into()));
         self.runtime.constructor_begins(create);
+        oxiray_runtime::begin_prints(task, 0, false);
         borrowing::begin();
         if let Some(flaw) = self.flaw() {
             self.runtime.actor_failed(flaw);
@@ -51,6 +52,8 @@ impl Worker {
         };
         context::leave();
         oxiray_runtime::show_title(&create.class_name);
+        flush_output(py);
+        oxiray_runtime::end_prints(task, 0);
         let borrowed = borrowing::end();
         match made {
             Ok((actor, name)) => {

@@ -88,6 +88,18 @@ impl<'py> Language for Thread<'py> {
         Known { name, is_common: false }
     }
 
+    fn shares_output(&self) -> bool {
+        self.worker.is_concurrent.load(Ordering::Relaxed)
+    }
+
+    fn label_prints(&mut self) {
+        self.worker.tell_of_prints(self.py);
+    }
+
+    fn flush_output(&mut self) {
+        flush_output(self.py);
+    }
+
     fn attempt(&mut self, mut call: UnderWay) -> Attempt<Self> {
         let (worker, py) = (self.worker, self.py);
         context::enter(Running::new(call.task(), call.own.name.clone(), call.call.name.clone()));

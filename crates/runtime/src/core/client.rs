@@ -360,6 +360,7 @@ impl<I: Io> Client<I> {
             EventToClient::WaitsQuery(asked) => self.tell_of_waits(asked.number),
             EventToClient::LogLines(mut lines) => {
                 lines.name = plain(&lines.name).into_owned();
+                lines.ip = plain(&lines.ip).into_owned();
                 self.signals.tell(ClientEvent::Lines(lines));
             }
             EventToClient::Notice(Notice { text, .. }) => {

@@ -183,7 +183,7 @@ direction! {
     /// What a visitor asks of the head, by way of its machine where that is another.
     VisitorToHead:
         StateQuery, StateFollow, ChronicleFollow, MetricsQuery, DrainAsked, DeviceAsked, GrowthState, GrowthQuery,
-        SubmissionAsked, TokenAsked,
+        SubmissionAsked, TokenAsked, LogQuery,
 }
 direction! {
     /// What a visitor says about the session of the daemon that it came to.
@@ -202,7 +202,7 @@ parts! {
 direction! {
     /// What a visitor is told. One that comes from another machine is let in as a node is.
     DaemonToVisitor:
-        ClusterReport, Holdings, StateReport, StateChanges, ChronicleBatch, MetricsReport, GrowthReport, SubmissionAnswer, TokenAnswer, StoreRefused,
+        ClusterReport, Holdings, LogAnswer, StateReport, StateChanges, ChronicleBatch, MetricsReport, GrowthReport, SubmissionAnswer, TokenAnswer, StoreRefused,
         Refused, NodeAdmitted,
 }
 
@@ -248,7 +248,7 @@ direction! {
     /// What the daemon of a node says to that of the head.
     NodeToDaemon:
         Relay, Locate, Connect, Copied, Spilled, CopyRefused, Heartbeat, CertificateWanted, PackageWanted, PackagePiece,
-        NodeLeaves, Hello,
+        LogAnswer, NodeLeaves, Hello,
 }
 parts! {
     /// What a node says to the head.
@@ -268,7 +268,7 @@ direction! {
     /// What the daemon of the head says to that of a node.
     DaemonToNode:
         Relay, ObjectDelete, Seek, Located, NodePeer, CopyWanted, HeartbeatHeard, CertificateIssued, PackageWanted,
-        PackagePiece, NodeGone, NodeLeaves, NodeDismissed, ProxiedClientClose, Refused,
+        PackagePiece, LogQuery, NodeGone, NodeLeaves, NodeDismissed, ProxiedClientClose, Refused,
 }
 parts! {
     /// What the head says to a node.

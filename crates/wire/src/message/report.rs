@@ -42,6 +42,9 @@ pub struct LogLines {
     /// Lines, each with its newline; bytes as written.
     #[field(4)]
     pub lines: Bytes,
+    /// The address of the worker's node; empty on its way to a driver that is there too.
+    #[field(5)]
+    pub ip: String,
 }
 
 /// daemon → driver: something its user should know, said once.

@@ -1,0 +1,492 @@
+//! `oxiray logs`: files of logs, of a cluster that runs or of a session that has ended.
+
+use crate::visit::{self, ANSWER_LIMIT};
+use crate::{identifiers, list, say};
+use anyhow::{Context as _, anyhow, bail};
+use clap::Args;
+use oxiray_ids::{ActorId, JobId, NodeId, TaskId, WorkerId};
+use oxiray_logs::Archive;
+use oxiray_visitor::{Visitor, json, session};
+use oxiray_wire::message::{
+    DaemonToVisitor, Failure, ListedLog, LogAction, LogAnswer, LogPart, LogQuery, LogSelector, StateQuery,
+};
+use oxiray_wire::session::LOGS;
+use oxiray_wire::state::StateKind;
+use serde_json::{Value as Json, json};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How many of the last lines are printed where nothing is said: as in Ray.
+const TAIL_LINES: i64 = 1000;
+/// The most files that are followed at once.
+const FOLLOWED_MAX: usize = 32;
+/// How long a node may keep silent about a file that is followed.
+const FOLLOW_LIMIT: Duration = Duration::from_secs(60);
+
+const HELP: &str = "What is printed:
+  oxiray logs                 the names of all files of this machine's node
+  oxiray logs GLOB            the names that fit the pattern, or the file of exactly that name
+  oxiray logs actor ID        what the processes of an actor printed, on whichever node
+  oxiray logs task ID         what a task printed: all its attempts, or the one that --attempt names
+  oxiray logs worker PID|ID   what a worker printed
+  oxiray logs job ID          what the workers of a job printed, or the program of a submitted job";
+
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub(crate) struct LogsOptions {
+    /// A pattern of file names, or `actor`, `task`, `worker` or `job` and which one.
+    #[arg(num_args = 0..=2, value_name = "WHAT")]
+    words: Vec<String>,
+    /// The same as the second word.
+    #[arg(long)]
+    id: Option<String>,
+    /// The same for the process id of an actor or a worker.
+    #[arg(long)]
+    pid: Option<u32>,
+    /// Which attempt of the task, from 0 on; all of them where it is left out.
+    #[arg(long, short, visible_alias = "attempt-number")]
+    attempt: Option<u32>,
+    /// Goes on printing what is added, until the process has ended.
+    #[arg(long, short)]
+    follow: bool,
+    /// How many of the last lines are printed; -1 for all.
+    #[arg(long, default_value_t = TAIL_LINES, allow_negative_numbers = true)]
+    tail: i64,
+    /// Standard error rather than standard output.
+    #[arg(long)]
+    err: bool,
+    /// The node whose files are meant, by its identifier or the beginning of that.
+    #[arg(long, visible_alias = "node-id")]
+    node: Option<String>,
+    /// The address of that node.
+    #[arg(long, conflicts_with = "node")]
+    node_ip: Option<String>,
+    /// Only files that were written to within that time, such as 10m, 2h or 1d; of processes that live, all.
+    #[arg(long, value_parser = duration)]
+    since: Option<Duration>,
+    /// A session that has ended, by its name; the logs of the last ones are kept.
+    #[arg(long, conflicts_with_all = ["node", "node_ip", "address"])]
+    session: Option<String>,
+    /// Prints no names of files between what is in them.
+    #[arg(long, short)]
+    quiet: bool,
+    /// For how many seconds a node may take to answer.
+    #[arg(long, value_name = "SECONDS", default_value_t = ANSWER_LIMIT.as_secs_f64())]
+    timeout: f64,
+    /// Prints which files there are, and what is known of them, as JSON.
+    #[arg(long)]
+    json: bool,
+    /// The cluster's address; the current one where it is left out.
+    #[arg(long, env = "RAY_ADDRESS")]
+    address: Option<String>,
+}
+
+/// Whose logs are meant.
+#[derive(Debug, PartialEq, Eq)]
+enum Subject {
+    Files(String),
+    Of(Box<LogSelector>),
+    Submitted(String),
+}
+
+/// Where they are read.
+enum Source {
+    /// From nodes, each of which may take so long to answer.
+    Cluster(Visitor, Duration),
+    Ended(Box<Archive>),
+}
+
+/// A file, the node that has it, and the part of it that is meant.
+#[derive(Debug, Clone)]
+struct Found {
+    node: Option<NodeId>,
+    file: ListedLog,
+    part: Option<LogPart>,
+}
+
+impl Source {
+    fn ask(&mut self, query: LogQuery) -> anyhow::Result<LogAnswer> {
+        match self {
+            Self::Cluster(visitor, limit) => Ok(visitor.ask(query, *limit)?),
+            Self::Ended(archive) => {
+                let told =
+                    archive.answer(&query).context("nothing is written to the logs of a session that has ended")?;
+                told.failure.clone().map_or(Ok(told), |Failure { text, .. }| Err(anyhow!(text)))
+            }
+        }
+    }
+
+    /// All files on a node that fit.
+    fn list(&mut self, node: Option<NodeId>, wanted: &LogSelector) -> anyhow::Result<Vec<ListedLog>> {
+        let mut files: Vec<ListedLog> = Vec::new();
+        loop {
+            let file = files.last().map_or_else(String::new, |last| last.name.clone());
+            let wanted = Some(wanted.clone());
+            let told = self.ask(LogQuery { action: LogAction::List, node, wanted, file, ..LogQuery::default() })?;
+            files.extend(told.files);
+            if !told.more {
+                return Ok(files);
+            }
+        }
+    }
+}
+
+pub(crate) fn run(options: &LogsOptions) -> anyhow::Result<()> {
+    if let Some(name) = &options.session {
+        let archive = Archive::of_ended(&ended_session(name)?);
+        return show(options, &mut Source::Ended(Box::new(archive)), &[None]);
+    }
+    let found = visit::find(options.address.as_deref())?;
+    let own = NodeId::from_hex(&found.description.node).ok();
+    let nodes = nodes(options, own)?;
+    let Ok(limit) = Duration::try_from_secs_f64(options.timeout) else {
+        bail!("--timeout is {}; it is a number of seconds, such as 10", options.timeout);
+    };
+    show(options, &mut Source::Cluster(visit::begin(&found)?, limit), &nodes)
+}
+
+fn show(options: &LogsOptions, source: &mut Source, nodes: &[Option<NodeId>]) -> anyhow::Result<()> {
+    let subject = subject(options)?;
+    let wanted = match &subject {
+        Subject::Files(glob) => LogSelector { glob: glob.clone(), ..LogSelector::default() },
+        Subject::Of(wanted) => LogSelector { error: Some(options.err), ..(**wanted).clone() },
+        Subject::Submitted(id) => LogSelector { glob: format!("submitted-{id}.log"), ..LogSelector::default() },
+    };
+    let wanted = LogSelector { since_ms: since_ms(options.since), ..wanted };
+    // The head's machine has the files of submitted jobs.
+    let nodes = if matches!(subject, Subject::Submitted(_)) { &[None] } else { nodes };
+    let mut found = Vec::new();
+    for node in nodes {
+        let files = source.list(*node, &wanted)?.into_iter();
+        found.extend(files.flat_map(|file| parts(*node, file)));
+    }
+    found.sort_by_key(|found| found.part.as_ref().map(|part| (part.attempt, part.from)));
+    if options.json {
+        say(&serde_json::to_string_pretty(&found.iter().map(row).collect::<Vec<_>>())?);
+        return Ok(());
+    }
+    match &subject {
+        Subject::Files(glob) if !matches!(&found[..], [one] if one.file.name == *glob) => names(&found, glob),
+        _ if found.is_empty() => nothing(options, &wanted),
+        _ => print(options, source, &found),
+    }
+}
+
+/// The parts of a file that are meant; the file itself where none are told.
+fn parts(node: Option<NodeId>, file: ListedLog) -> Vec<Found> {
+    if file.parts.is_empty() {
+        return vec![Found { node, file, part: None }];
+    }
+    let parts = file.parts.clone();
+    parts.into_iter().map(|part| Found { node, file: file.clone(), part: Some(part) }).collect()
+}
+
+fn names(found: &[Found], glob: &str) -> anyhow::Result<()> {
+    if found.is_empty() {
+        bail!("no file of logs fits `{glob}`");
+    }
+    for one in found {
+        say(&one.file.name);
+    }
+    Ok(())
+}
+
+/// A task that is known and printed nothing is no error.
+fn nothing(options: &LogsOptions, wanted: &LogSelector) -> anyhow::Result<()> {
+    let stream = if options.err { "standard error" } else { "standard output" };
+    let Some(task) = wanted.task.filter(|_| options.session.is_none()) else {
+        bail!("nothing is kept of what it printed to {stream}: `oxiray logs` lists the files that there are");
+    };
+    let filters = vec![json::filter("task_id".into(), false, task.hex())];
+    let asked = StateQuery { kind: StateKind::Tasks, filters, limit: 1, ..StateQuery::default() };
+    let (rows, _) = list::rows(options.address.as_deref(), &asked, list::ANSWER_LIMIT)?;
+    if rows.is_empty() {
+        bail!("no task {task} is known, and nothing is kept of what it printed");
+    }
+    let _ = writeln!(std::io::stderr(), "note: nothing that task {task} printed to {stream} is kept as its own");
+    Ok(())
+}
+
+fn print(options: &LogsOptions, source: &mut Source, found: &[Found]) -> anyhow::Result<()> {
+    let mut ends = Vec::with_capacity(found.len());
+    for (index, one) in found.iter().enumerate() {
+        if found.len() > 1 && !options.quiet {
+            head(one, index > 0)?;
+        }
+        ends.push(print_one(source, one, options.tail)?);
+    }
+    match source {
+        Source::Cluster(visitor, _) if options.follow => {
+            follow(visitor, found, ends, found.len() > 1 && !options.quiet)
+        }
+        Source::Cluster(..) | Source::Ended(_) => Ok(()),
+    }
+}
+
+/// Which file follows, as `tail` says it.
+fn head(one: &Found, is_further: bool) -> anyhow::Result<()> {
+    let attempt = one.part.as_ref().map_or_else(String::new, |part| {
+        let shared = if part.shared { ", with lines of others that ran meanwhile" } else { "" };
+        format!(", attempt {}{shared}", part.attempt)
+    });
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{}==> {}{attempt} <==", if is_further { "\n" } else { "" }, one.file.name)?;
+    Ok(())
+}
+
+/// Prints the last lines; returns where they end.
+fn print_one(source: &mut Source, one: &Found, tail: i64) -> anyhow::Result<u64> {
+    let limit = one.part.as_ref().map_or(one.file.end, |part| part.to.unwrap_or(one.file.end));
+    let begin = one.part.as_ref().map_or(0, |part| part.from);
+    let mut tail = u64::try_from(tail).ok();
+    let mut offset = begin;
+    let mut out = std::io::stdout().lock();
+    loop {
+        let query = LogQuery {
+            action: LogAction::Read,
+            node: one.node,
+            file: one.file.name.clone(),
+            offset,
+            limit: Some(limit),
+            tail: tail.take(),
+            ..LogQuery::default()
+        };
+        let told = source.ask(query)?;
+        out.write_all(&told.bytes)?;
+        offset = told.offset + told.bytes.len() as u64;
+        if told.bytes.is_empty() || offset >= limit {
+            out.flush()?;
+            return Ok(offset.max(begin));
+        }
+    }
+}
+
+/// Prints what comes to be in the files, until nothing more will.
+fn follow(visitor: &mut Visitor, found: &[Found], ends: Vec<u64>, names: bool) -> anyhow::Result<()> {
+    if found.len() > FOLLOWED_MAX {
+        bail!(
+            "{} files are meant, and at most {FOLLOWED_MAX} can be followed at once: say more exactly which",
+            found.len()
+        );
+    }
+    let query = |index: usize, offset: u64| LogQuery {
+        request: FIRST_FOLLOWED + index as u64,
+        action: LogAction::Follow,
+        node: found[index].node,
+        file: found[index].file.name.clone(),
+        offset,
+        limit: found[index].part.as_ref().and_then(|part| part.to),
+        ..LogQuery::default()
+    };
+    for (index, offset) in ends.iter().enumerate() {
+        visitor.send(query(index, *offset))?;
+    }
+    let (mut left, mut last) = (found.len(), None);
+    while left > 0 {
+        let told = visitor.next(Instant::now() + FOLLOW_LIMIT)?;
+        let told = match told.context("the node says nothing more of its logs")? {
+            DaemonToVisitor::LogAnswer(told) => told,
+            DaemonToVisitor::Refused(said) => bail!("{}", said.text),
+            _ => continue,
+        };
+        if let Some(Failure { text, .. }) = told.failure {
+            bail!(text);
+        }
+        let Some(index) = told.request.checked_sub(FIRST_FOLLOWED).map(|index| index as usize) else { continue };
+        if !told.bytes.is_empty() {
+            if names && last.replace(index) != Some(index) {
+                head(&found[index], true)?;
+            }
+            let mut out = std::io::stdout().lock();
+            out.write_all(&told.bytes)?;
+            out.flush()?;
+        }
+        if told.is_over {
+            left -= 1;
+        } else {
+            visitor.send(query(index, told.offset + told.bytes.len() as u64))?;
+        }
+    }
+    Ok(())
+}
+
+/// The numbers of questions that stay open; those of a visitor's own count from 1.
+const FIRST_FOLLOWED: u64 = 1 << 32;
+
+fn subject(options: &LogsOptions) -> anyhow::Result<Subject> {
+    let words: Vec<&str> = options.words.iter().map(String::as_str).collect();
+    let (kind, rest) = match &words[..] {
+        [kind @ ("actor" | "task" | "worker" | "job"), rest @ ..] => (*kind, rest.first().copied()),
+        ["cluster"] | [] => return Ok(Subject::Files(String::new())),
+        ["cluster", glob] | [glob] => return Ok(Subject::Files((*glob).to_owned())),
+        [first, ..] => {
+            bail!("`{first}` is none of actor, task, worker, job and cluster, and only one pattern can be given")
+        }
+    };
+    let of = |wanted: LogSelector| Ok(Subject::Of(Box::new(wanted)));
+    if let (Some(pid), "actor" | "worker") = (options.pid, kind) {
+        return of(LogSelector { pid: Some(pid), ..LogSelector::default() });
+    }
+    let Some(given) = options.id.as_deref().or(rest) else {
+        bail!("which {kind}? `oxiray logs {kind} ID`: `oxiray list {kind}s` shows those that there are");
+    };
+    let whole = |kinds: &[&str]| match &options.session {
+        Some(_) => Ok(given.to_owned()),
+        None => identifiers::whole(options.address.as_deref(), kinds, given),
+    };
+    match kind {
+        "actor" => {
+            let actor = ActorId::from_hex(given)
+                .or_else(|_| Ok::<_, anyhow::Error>(ActorId::from_hex(&whole(&["actors"])?)?))?;
+            of(LogSelector { actor: Some(actor), ..LogSelector::default() })
+        }
+        "task" => {
+            let task =
+                TaskId::from_hex(given).or_else(|_| Ok::<_, anyhow::Error>(TaskId::from_hex(&whole(&["tasks"])?)?))?;
+            of(LogSelector { task: Some(task), attempt: options.attempt, ..LogSelector::default() })
+        }
+        "worker" => match given.parse() {
+            Ok(pid) => of(LogSelector { pid: Some(pid), ..LogSelector::default() }),
+            Err(_) => {
+                let id = WorkerId::from_hex(given)
+                    .or_else(|_| Ok::<_, anyhow::Error>(WorkerId::from_hex(&whole(&["workers"])?)?))?;
+                of(LogSelector { worker: Some(id), ..LogSelector::default() })
+            }
+        },
+        _ => match JobId::from_hex(given) {
+            Ok(job) => of(LogSelector { job: Some(job), ..LogSelector::default() }),
+            Err(_) => Ok(Subject::Submitted(given.to_owned())),
+        },
+    }
+}
+
+/// The nodes that are asked: the one that is named; else for files that of this machine, and all for whatever else.
+fn nodes(options: &LogsOptions, own: Option<NodeId>) -> anyhow::Result<Vec<Option<NodeId>>> {
+    let names_files = !matches!(options.words.first().map(String::as_str), Some("actor" | "task" | "worker" | "job"));
+    if options.node.is_none() && options.node_ip.is_none() && names_files {
+        return Ok(vec![own]);
+    }
+    let asked = StateQuery { kind: StateKind::Nodes, limit: 10_000, ..StateQuery::default() };
+    let (rows, _) = list::rows(options.address.as_deref(), &asked, list::ANSWER_LIMIT)?;
+    let is_meant = |row: &&Json| match (&options.node, &options.node_ip) {
+        (Some(node), _) => row["node_id"].as_str().is_some_and(|id| id.starts_with(node.as_str())),
+        (_, Some(ip)) => row["node_ip"] == ip.as_str(),
+        (None, None) => row["state"] == "ALIVE",
+    };
+    let found = rows.iter().filter(is_meant).filter_map(|row| NodeId::from_hex(row["node_id"].as_str()?).ok());
+    let found: Vec<Option<NodeId>> = found.map(Some).collect();
+    match (found.len(), options.node.as_ref().or(options.node_ip.as_ref())) {
+        (0, Some(named)) => bail!("there is no node `{named}`: `oxiray list nodes` shows those that there are"),
+        (2.., Some(named)) if options.node.is_some() => bail!("several nodes begin with `{named}`: say more of it"),
+        _ => Ok(found),
+    }
+}
+
+/// Where the logs of a session are that has ended.
+fn ended_session(name: &str) -> anyhow::Result<PathBuf> {
+    let folder = session::root()?.join(LOGS);
+    let is_session = |path: &Path| path.is_dir() && !path.is_symlink();
+    let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+    let mut known: Vec<String> = entries
+        .filter(|entry| is_session(&entry.path()))
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    known.sort_unstable();
+    let chosen = known.iter().rfind(|known| *known == name);
+    let Some(chosen) = chosen else {
+        bail!(
+            "no logs of a session `{name}` are kept in {}: there are those of {}",
+            folder.display(),
+            known.join(", ")
+        );
+    };
+    Ok(folder.join(chosen))
+}
+
+fn since_ms(since: Option<Duration>) -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.map_or(0, |since| now.saturating_sub(since).as_millis() as u64)
+}
+
+/// A number with its unit.
+fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is no time such as 90s, 10m, 2h or 1d");
+    let (number, unit) = text.split_at(text.len() - text.chars().next_back().map_or(0, char::len_utf8));
+    let seconds = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(wrong)
+}
+
+fn row(found: &Found) -> Json {
+    let ListedLog { name, worker, job, actor, label, pid, error, began_ms, ended_ms, begin, end, parts: _ } =
+        &found.file;
+    json!({
+        "node_id": found.node.map(|node| node.hex()),
+        "name": name,
+        "worker_id": worker.map(|id| id.hex()),
+        "job_id": job.map(|id| id.hex()),
+        "actor_id": actor.map(|id| id.hex()),
+        "label": label,
+        "pid": pid,
+        "stream": worker.map(|_| if *error { "err" } else { "out" }),
+        "began_ms": began_ms,
+        "ended_ms": ended_ms,
+        "begin": begin,
+        "end": end,
+        "part": found.part.as_ref().map(|part| json!({
+            "task_id": part.task.hex(),
+            "attempt": part.attempt,
+            "from": part.from,
+            "to": part.to,
+            "shared": part.shared,
+        })),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::{Arguments, Order};
+    use clap::Parser as _;
+
+    fn read(words: &str) -> LogsOptions {
+        let all = ["oxiray", "logs"].into_iter().chain(words.split_whitespace());
+        match Arguments::try_parse_from(all).expect("it is understood").order {
+            Order::Logs(options) => *options,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_meant_is_said_in_our_words_and_in_ray_s() {
+        let subject = |words: &str| super::subject(&read(words)).map_err(|error| error.to_string());
+        let pid = |pid| Ok(Subject::Of(Box::new(LogSelector { pid: Some(pid), ..LogSelector::default() })));
+        assert_eq!(subject(""), Ok(Subject::Files(String::new())));
+        assert_eq!(subject("*.err"), Ok(Subject::Files("*.err".into())));
+        assert_eq!(subject("cluster daemon.log"), Ok(Subject::Files("daemon.log".into())));
+        assert_eq!((subject("worker 12"), subject("actor --pid 12")), (pid(12), pid(12)));
+        assert_eq!(subject("job --id nightly-1"), Ok(Subject::Submitted("nightly-1".into())));
+        let task = TaskId::new([7; 24]);
+        let wanted = LogSelector { task: Some(task), attempt: Some(2), ..LogSelector::default() };
+        for words in [format!("task {task} --attempt 2"), format!("task --id {task} --attempt-number=2")] {
+            assert_eq!(subject(&words), Ok(Subject::Of(Box::new(wanted.clone()))));
+        }
+        assert!(subject("actor").expect_err("which one").contains("which actor?"));
+        assert!(subject("one two").expect_err("two patterns").contains("only one pattern"));
+    }
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!((duration("90s"), duration("2h")), (Ok(Duration::from_secs(90)), Ok(Duration::from_secs(7200))));
+        for text in ["", "10", "m", "-1s", "1ä", "99999999999999999999d"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+}

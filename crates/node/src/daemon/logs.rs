@@ -1,0 +1,65 @@
+//! Files of logs: who asks about them, here or on another node, and what is told of them.
+
+use super::Daemon;
+use crate::log_client::LogTold;
+use oxiray_machine::{Key, check_name};
+use oxiray_wire::message::{Failure, FailureCode, LogAnswer, LogQuery};
+
+impl Daemon {
+    /// The thread that writes logs tells something.
+    pub(super) fn logs_told(&mut self) {
+        for told in self.workers.logs.take() {
+            match told {
+                LogTold::Ended(worker, file) => self.worker_is_kept(worker, file),
+                LogTold::Answer(asker, answer) => self.queue(asker, &(*answer).into(), Vec::new()),
+                LogTold::Trouble(text) => self.log.line(&text),
+            }
+        }
+    }
+
+    /// Somebody asks about files of logs.
+    pub(super) fn logs_asked(&mut self, asker: Key, asked: &LogQuery) {
+        let wanted = asked.wanted.as_ref().map_or("", |wanted| &wanted.glob);
+        let named = check_name("a file of logs", &asked.file).and(check_name("a pattern of files of logs", wanted));
+        if let Err(text) = named {
+            return self.refuse_logs(asker, asked.request, FailureCode::Invalid.because(text));
+        }
+        let Some(node) = asked.node.filter(|node| *node != self.core.own_node()) else {
+            return self.workers.logs.ask(asker, asked.clone());
+        };
+        let Some(member) = self.core.member_of(node) else {
+            let text = format!(
+                "node {node} is not in the cluster, or not any more: what its workers printed is on its machine's disk, where \
+                 `oxiray logs --session` reads it"
+            );
+            return self.refuse_logs(asker, asked.request, FailureCode::NotFound.because(text));
+        };
+        match self.workers.logs.pass(member, asker, asked.request) {
+            Some(request) => self.queue(member, &LogQuery { request, ..asked.clone() }.into(), Vec::new()),
+            None => {
+                let text = "too many questions about logs wait for nodes: ask again later";
+                self.refuse_logs(asker, asked.request, FailureCode::System.because(text));
+            }
+        }
+    }
+
+    fn refuse_logs(&mut self, asker: Key, request: u64, failure: Failure) {
+        self.queue(asker, &LogAnswer { request, failure: Some(failure), ..LogAnswer::default() }.into(), Vec::new());
+    }
+
+    /// A member answers what it was asked for somebody.
+    pub(super) fn logs_answered(&mut self, member: Key, answer: LogAnswer) {
+        if let Some((asker, request)) = self.workers.logs.passed_back(member, answer.request) {
+            self.queue(asker, &LogAnswer { request, ..answer }.into(), Vec::new());
+        }
+    }
+
+    /// Somebody is gone who may have asked, or been asked.
+    pub(super) fn logs_without(&mut self, key: Key) {
+        for (asker, request) in self.workers.logs.forget(key) {
+            let failure =
+                FailureCode::NodeDied.because("the node ended before it answered: its logs are on its machine's disk");
+            self.refuse_logs(asker, request, failure);
+        }
+    }
+}

@@ -1,0 +1,393 @@
+//! Has what workers print written by a thread, which also answers what is asked about files of logs.
+//!
+//! - LOGS-1: the loop waits for no disk. What it hands over and is not written yet is bounded; what comes beyond is counted
+//!   and told of in the file, and its driver sees it all the same.
+//! - LOGS-2: what a worker printed is handed over before its driver is told. That a worker is gone is told when all that it
+//!   printed is written, or [`LEAVING_LIMIT`] later: a disk that hangs keeps no share.
+//! - LOGS-3: who follows a file is answered when there is more of it. At most [`FOLLOWERS_MAX`] do, each for
+//!   [`FOLLOW_LIMIT`] before it has to ask again.
+
+use crate::turn::now_ms;
+use oxiray_ids::WorkerId;
+use oxiray_logs::{FileName, Keeper, LogLimits, Printed};
+use oxiray_machine::Key;
+use oxiray_threads::{LOGS, Mailbox, Post, mailbox, spawn};
+use oxiray_wire::message::{FailureCode, LogAction, LogAnswer, LogQuery};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// LOGS-1: the most bytes that wait for the disk.
+const WAITING_BYTES_MAX: u64 = 64 << 20;
+/// LOGS-2.
+pub(crate) const LEAVING_LIMIT: Duration = Duration::from_secs(5);
+/// How long the daemon's end waits for what is to be written.
+const FINISH_LIMIT: Duration = Duration::from_secs(5);
+/// LOGS-3.
+const FOLLOWERS_MAX: usize = 64;
+const FOLLOW_LIMIT: Duration = Duration::from_secs(20);
+/// How often files are looked at that this thread does not write, while somebody follows one.
+const OTHERS_PERIOD: Duration = Duration::from_millis(250);
+/// How often it is looked whether files are too old where nothing is printed.
+const REST_PERIOD: Duration = Duration::from_secs(600);
+/// The most questions that members have not answered.
+const PASSED_MAX: usize = 4096;
+
+/// 0: what workers print is not kept.
+const SWITCH: &str = "OXIRAY_WORKER_LOGS";
+
+#[derive(Debug)]
+enum Order {
+    Keep { name: FileName, pieces: Vec<Printed>, missed: u64, bytes: u64 },
+    End { key: Key, worker: WorkerId },
+    Ask { asker: Key, query: Box<LogQuery> },
+    Forget { asker: Key },
+    Finish,
+}
+
+/// What the thread tells.
+#[derive(Debug)]
+pub(crate) enum LogTold {
+    /// All that a worker printed is written, and this file tells how it ended.
+    Ended(Key, Option<PathBuf>),
+    /// For who asked.
+    Answer(Key, Box<LogAnswer>),
+    /// For the daemon's own log.
+    Trouble(String),
+}
+
+/// A question that a member is to answer.
+#[derive(Debug, Clone, Copy)]
+struct Passed {
+    member: Key,
+    asker: Key,
+    request: u64,
+}
+
+/// The loop's end.
+#[derive(Debug)]
+pub(crate) struct LogClient {
+    orders: Sender<Vec<Order>>,
+    told: Mailbox<LogTold>,
+    /// What is handed over at the end of a turn.
+    batch: Vec<Order>,
+    /// Bytes that are handed over and not written yet.
+    waiting: Arc<AtomicU64>,
+    is_kept: bool,
+    passed: BTreeMap<u64, Passed>,
+    last: u64,
+}
+
+impl LogClient {
+    /// Keeps what workers print in that folder, where another daemon was before if it is resumed.
+    pub(crate) fn start(directory: &Path, is_resumed: bool) -> io::Result<Self> {
+        let variable = |name: &str| std::env::var(name).ok();
+        let is_kept = variable(SWITCH).is_none_or(|text| text.trim() != "0");
+        let disk = rustix::fs::statvfs(directory).map_or(u64::MAX, |disk| disk.f_blocks.saturating_mul(disk.f_frsize));
+        let keeper = Keeper::new(directory, LogLimits::of(variable, disk), is_resumed);
+        let (post, told) = mailbox()?;
+        let (orders, received) = channel();
+        let waiting = Arc::new(AtomicU64::new(0));
+        let desk = Desk { keeper, post, waiting: Arc::clone(&waiting), followers: Vec::new() };
+        spawn(LOGS, move || desk.serve(&received))?;
+        Ok(Self { orders, told, batch: Vec::new(), waiting, is_kept, passed: BTreeMap::new(), last: 0 })
+    }
+
+    /// Has what a worker printed written, and that so many bytes before it are missing. Returns how many are now.
+    pub(crate) fn keep(&mut self, name: FileName, pieces: &[Printed], missed: u64) -> u64 {
+        if !self.is_kept || pieces.is_empty() {
+            return 0;
+        }
+        let bytes: u64 = pieces.iter().map(length).sum();
+        let is_too_much = bytes > 0 && self.waiting.fetch_add(bytes, Ordering::Relaxed) + bytes > WAITING_BYTES_MAX;
+        if is_too_much {
+            self.waiting.fetch_sub(bytes, Ordering::Relaxed);
+            // Where calls begin and end is known all the same.
+            let pieces: Vec<Printed> = pieces.iter().filter(|piece| length(piece) == 0).cloned().collect();
+            self.batch.push(Order::Keep { name, pieces, missed, bytes: 0 });
+            return bytes;
+        }
+        self.batch.push(Order::Keep { name, pieces: pieces.to_vec(), missed, bytes });
+        0
+    }
+
+    /// A worker has printed its last; LOGS-2 is told of.
+    pub(crate) fn end(&mut self, key: Key, worker: WorkerId) {
+        self.batch.push(Order::End { key, worker });
+    }
+
+    /// Somebody asks about the files of this node.
+    pub(crate) fn ask(&mut self, asker: Key, query: LogQuery) {
+        self.batch.push(Order::Ask { asker, query: Box::new(query) });
+    }
+
+    /// A member is to answer somebody. Returns the number by which it does; nothing where too many wait for members.
+    pub(crate) fn pass(&mut self, member: Key, asker: Key, request: u64) -> Option<u64> {
+        if self.passed.len() >= PASSED_MAX {
+            return None;
+        }
+        self.last += 1;
+        self.passed.insert(self.last, Passed { member, asker, request });
+        Some(self.last)
+    }
+
+    /// A member answered: whom, and under which number.
+    pub(crate) fn passed_back(&mut self, member: Key, number: u64) -> Option<(Key, u64)> {
+        self.passed.get(&number).filter(|passed| passed.member == member)?;
+        self.passed.remove(&number).map(|passed| (passed.asker, passed.request))
+    }
+
+    /// Somebody is gone: who asked is not answered any more. Returns those whom a member does not answer any more.
+    pub(crate) fn forget(&mut self, key: Key) -> Vec<(Key, u64)> {
+        self.batch.push(Order::Forget { asker: key });
+        self.passed.retain(|_, passed| passed.asker != key);
+        let unanswered = self.passed.extract_if(.., |_, passed| passed.member == key);
+        unanswered.map(|(_, passed)| (passed.asker, passed.request)).collect()
+    }
+
+    /// Hands over what came in this turn.
+    pub(crate) fn hand_over(&mut self) {
+        if !self.batch.is_empty() {
+            // Where the thread has ended, nothing is kept any more.
+            let _ = self.orders.send(std::mem::take(&mut self.batch));
+        }
+    }
+
+    /// What the thread has told.
+    pub(crate) fn take(&mut self) -> Vec<LogTold> {
+        self.told.take().unwrap_or_default()
+    }
+
+    /// Waits until everything is written, for a while. Returns lines for the daemon's own log.
+    pub(crate) fn finish(mut self) -> Vec<String> {
+        self.batch.push(Order::Finish);
+        self.hand_over();
+        let until = Instant::now() + FINISH_LIMIT;
+        let mut lines = Vec::new();
+        while let Ok(told) = self.told.wait(until.saturating_duration_since(Instant::now())) {
+            if let LogTold::Trouble(line) = told {
+                lines.push(line);
+            }
+        }
+        lines
+    }
+}
+
+impl AsFd for LogClient {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.told.as_fd()
+    }
+}
+
+fn length(piece: &Printed) -> u64 {
+    match piece {
+        Printed::Lines { lines, .. } => lines.len() as u64,
+        Printed::Begins(_) | Printed::Ends(_) => 0,
+    }
+}
+
+/// Somebody who waits for more of a file.
+struct Follower {
+    asker: Key,
+    query: Box<LogQuery>,
+    until: Instant,
+}
+
+/// The thread.
+struct Desk {
+    keeper: Keeper,
+    post: Post<LogTold>,
+    waiting: Arc<AtomicU64>,
+    followers: Vec<Follower>,
+}
+
+impl Desk {
+    fn serve(mut self, orders: &Receiver<Vec<Order>>) {
+        loop {
+            let mut next = match orders.recv_timeout(self.patience()) {
+                Ok(batch) => Some(batch),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            while let Some(batch) = next {
+                for order in batch {
+                    if matches!(order, Order::Finish) {
+                        return self.finish();
+                    }
+                    self.carry_out(order);
+                }
+                next = orders.try_recv().ok();
+            }
+            self.serve_followers();
+            self.keeper.rest(now_ms());
+            if let Some(trouble) = self.keeper.new_trouble() {
+                let text =
+                    format!("{}. What workers print is shown all the same; this is not told again", trouble.text);
+                self.post.post(LogTold::Trouble(text));
+            }
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        let until = self.followers.iter().map(|follower| follower.until).min();
+        let left = until.map_or(REST_PERIOD, |until| until.saturating_duration_since(Instant::now()));
+        let follows_others = self.followers.iter().any(|follower| FileName::read(&follower.query.file).is_none());
+        if follows_others { left.min(OTHERS_PERIOD) } else { left.min(REST_PERIOD) }
+    }
+
+    fn carry_out(&mut self, order: Order) {
+        match order {
+            Order::Keep { name, pieces, missed, bytes } => {
+                self.keeper.append(name, &pieces, missed, now_ms());
+                self.waiting.fetch_sub(bytes, Ordering::Relaxed);
+            }
+            Order::End { key, worker } => {
+                let file = self.keeper.end(worker, now_ms());
+                self.post.post(LogTold::Ended(key, file));
+            }
+            Order::Ask { asker, query } => self.answer(asker, query),
+            Order::Forget { asker } => self.followers.retain(|follower| follower.asker != asker),
+            Order::Finish => {}
+        }
+    }
+
+    fn answer(&mut self, asker: Key, query: Box<LogQuery>) {
+        let answer = match self.keeper.archive().answer(&query) {
+            Some(answer) => answer,
+            None if self.followers.len() < FOLLOWERS_MAX => {
+                let until = Instant::now() + FOLLOW_LIMIT;
+                return self.followers.push(Follower { asker, query, until });
+            }
+            None => {
+                let text =
+                    format!("{FOLLOWERS_MAX} others follow logs of that node already: wait until one of them ends");
+                LogAnswer {
+                    request: query.request,
+                    failure: Some(FailureCode::Unreadable.because(text)),
+                    ..LogAnswer::default()
+                }
+            }
+        };
+        self.post.post(LogTold::Answer(asker, Box::new(answer)));
+    }
+
+    /// LOGS-3.
+    fn serve_followers(&mut self) {
+        if self.followers.is_empty() {
+            return;
+        }
+        let (archive, now) = (self.keeper.archive(), Instant::now());
+        self.followers.retain(|Follower { asker, query, until }| {
+            let answer = archive.answer(query).or_else(|| {
+                // The question is answered with nothing, and may be asked again.
+                let read = LogQuery { action: LogAction::Read, ..(**query).clone() };
+                (*until <= now).then(|| archive.answer(&read)).flatten()
+            });
+            let is_served = answer.is_some();
+            if let Some(answer) = answer {
+                self.post.post(LogTold::Answer(*asker, Box::new(answer)));
+            }
+            !is_served
+        });
+    }
+
+    fn finish(mut self) {
+        self.keeper.rest(now_ms());
+        if let Some(trouble) = self.keeper.trouble().filter(|trouble| trouble.count > 1) {
+            let text = format!("logs could not be written {} times, first since {}", trouble.count, trouble.text);
+            self.post.post(LogTold::Trouble(text));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use oxiray_ids::JobId;
+
+    const NAME: FileName = FileName { worker: WorkerId::NIL, job: JobId::NIL, pid: 7, is_error: false };
+
+    fn lines(text: &str) -> Printed {
+        Printed::Lines { name: "f".into(), lines: text.as_bytes().to_vec().into() }
+    }
+
+    fn told(client: &LogClient) -> LogTold {
+        client.told.wait(Duration::from_secs(60)).expect("it is told")
+    }
+
+    #[test]
+    fn a_worker_s_end_is_told_when_what_it_printed_is_written() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut client = LogClient::start(folder.path(), false).expect("a thread");
+        assert_eq!(client.keep(NAME, &[lines("last words\n")], 0), 0);
+        client.end(3, NAME.worker);
+        client.hand_over();
+        let LogTold::Ended(3, Some(file)) = told(&client) else { panic!("it ended") };
+        assert!(std::fs::read_to_string(file).expect("there").ends_with("last words\n"));
+        assert_eq!(client.waiting.load(Ordering::Relaxed), 0);
+        assert!(client.finish().is_empty());
+    }
+
+    #[test]
+    fn who_follows_is_answered_when_there_is_more_and_few_may() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut client = LogClient::start(folder.path(), false).expect("a thread");
+        client.keep(NAME, &[lines("one\n")], 0);
+        let query = |request, offset| LogQuery {
+            request,
+            action: LogAction::Follow,
+            file: NAME.to_string(),
+            offset,
+            ..LogQuery::default()
+        };
+        client.ask(9, query(1, 0));
+        client.hand_over();
+        let LogTold::Answer(9, first) = told(&client) else { panic!("an answer") };
+        for request in 2..=FOLLOWERS_MAX as u64 + 2 {
+            client.ask(9, query(request, first.end));
+        }
+        client.hand_over();
+        let LogTold::Answer(9, refused) = told(&client) else { panic!("an answer") };
+        assert!(refused.failure.is_some() && refused.request == FOLLOWERS_MAX as u64 + 2);
+        client.keep(NAME, &[lines("two\n")], 0);
+        client.hand_over();
+        for request in 2..=FOLLOWERS_MAX as u64 + 1 {
+            let LogTold::Answer(9, answer) = told(&client) else { panic!("an answer") };
+            assert_eq!((answer.request, &answer.bytes[..]), (request, &b"two\n"[..]));
+        }
+        assert!(client.finish().is_empty());
+    }
+
+    #[test]
+    fn what_the_disk_does_not_take_is_bounded_and_told_of() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut client = LogClient::start(folder.path(), false).expect("a thread");
+        client.waiting.store(WAITING_BYTES_MAX - 3, Ordering::Relaxed);
+        assert_eq!(client.keep(NAME, &[lines("lost\n")], 0), 5);
+        client.waiting.store(0, Ordering::Relaxed);
+        assert_eq!(client.keep(NAME, &[lines("kept\n")], 5), 0);
+        client.end(3, NAME.worker);
+        client.hand_over();
+        let LogTold::Ended(3, Some(file)) = told(&client) else { panic!("it ended") };
+        let text = std::fs::read_to_string(file).expect("there");
+        assert!(text.contains("5 bytes that were printed here are not kept") && !text.contains("lost"), "{text}");
+        assert!(client.finish().is_empty());
+    }
+
+    #[test]
+    fn what_a_member_answers_goes_to_who_asked() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut client = LogClient::start(folder.path(), false).expect("a thread");
+        let (one, other) = (client.pass(5, 9, 1), client.pass(6, 9, 2));
+        assert_eq!(client.passed_back(6, one.expect("a number")), None, "it was not asked");
+        assert_eq!(client.passed_back(5, one.expect("a number")), Some((9, 1)));
+        assert_eq!(client.forget(6), [(9, 2)]);
+        assert_eq!(client.passed_back(6, other.expect("a number")), None);
+        assert!(client.finish().is_empty());
+    }
+}
