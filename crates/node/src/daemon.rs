@@ -134,12 +134,11 @@ impl Daemon {
         let network = self.network.as_ref().and_then(Network::deadline);
         let turns = [network, self.membership.return_deadline(), self.turn_deadline()];
         let memory = self.workers.memory.deadline(self.turn.now);
-        let leaving = self.workers.leaving_deadline();
+        let output = [self.workers.leaving_deadline(), self.workers.logs.behind_deadline()];
         let measured = Some(self.devices.statistics_deadline(self.turn.now));
-        let others =
-            [self.children.submissions.deadline(), self.streams.progress_deadline(), memory, measured, leaving];
+        let others = [self.children.submissions.deadline(), self.streams.progress_deadline(), memory, measured];
         let programs = self.children.http.iter().map(HttpProgram::deadline);
-        own.into_iter().chain(turns).chain(others).chain(programs).flatten().min()
+        own.into_iter().chain(turns).chain(others).chain(output).chain(programs).flatten().min()
     }
 
     /// Has the machine measured where it is time to.

@@ -1,7 +1,8 @@
 //! Has what workers print written by a thread, which also answers what is asked about files of logs.
 //!
-//! - LOGS-1: the loop waits for no disk. What it hands over and is not written yet is bounded; what comes beyond is counted
-//!   and told of in the file, and its driver sees it all the same.
+//! - LOGS-1: the loop waits for no disk. While much is not written yet, pipes are not read: who prints faster than the disk
+//!   takes it is slowed down. Where the disk hangs they are read on after [`DISK_LIMIT`]; what is too much then is counted and
+//!   told of in the file, and its driver sees it all the same.
 //! - LOGS-2: what a worker printed is handed over before its driver is told. That a worker is gone is told when all that it
 //!   printed is written, or [`LEAVING_LIMIT`] later: a disk that hangs keeps no share.
 //! - LOGS-3: who follows a file is answered when there is more of it. At most [`FOLLOWERS_MAX`] do, each for
@@ -18,12 +19,15 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// LOGS-1: the most bytes that wait for the disk.
+/// LOGS-1: so many bytes wait for the disk before no pipe is read, and so many are kept for it at most.
+const READING_BYTES_MAX: u64 = 16 << 20;
 const WAITING_BYTES_MAX: u64 = 64 << 20;
+/// For how long a disk that takes nothing keeps pipes from being read.
+const DISK_LIMIT: Duration = Duration::from_secs(2);
 /// LOGS-2.
 pub(crate) const LEAVING_LIMIT: Duration = Duration::from_secs(5);
 /// How long the daemon's end waits for what is to be written.
@@ -57,8 +61,30 @@ pub(crate) enum LogTold {
     Ended(Key, Option<PathBuf>),
     /// For who asked.
     Answer(Key, Box<LogAnswer>),
+    /// Much less waits than did: pipes are read again.
+    HasRoom,
     /// For the daemon's own log.
     Trouble(String),
+}
+
+/// How much waits for the disk.
+#[derive(Debug, Default)]
+struct Backlog {
+    bytes: AtomicU64,
+    /// Whether the loop waits for it to shrink.
+    is_awaited: AtomicBool,
+}
+
+impl Backlog {
+    fn has_room(&self) -> bool {
+        self.bytes.load(Ordering::SeqCst) <= READING_BYTES_MAX / 2
+    }
+
+    /// Bytes are written. Whether the loop is to be told that there is room.
+    fn shrink(&self, bytes: u64) -> bool {
+        self.bytes.fetch_sub(bytes, Ordering::SeqCst);
+        self.has_room() && self.is_awaited.swap(false, Ordering::SeqCst)
+    }
 }
 
 /// A question that a member is to answer.
@@ -69,6 +95,16 @@ struct Passed {
     request: u64,
 }
 
+/// Whether too much waits for the disk.
+#[derive(Debug, Clone, Copy)]
+enum Behind {
+    No,
+    /// Pipes are not read since then.
+    Since(Instant),
+    /// It takes nothing, and is waited for no more.
+    ForLong,
+}
+
 /// The loop's end.
 #[derive(Debug)]
 pub(crate) struct LogClient {
@@ -76,8 +112,8 @@ pub(crate) struct LogClient {
     told: Mailbox<LogTold>,
     /// What is handed over at the end of a turn.
     batch: Vec<Order>,
-    /// Bytes that are handed over and not written yet.
-    waiting: Arc<AtomicU64>,
+    backlog: Arc<Backlog>,
+    behind: Behind,
     is_kept: bool,
     passed: BTreeMap<u64, Passed>,
     last: u64,
@@ -92,10 +128,19 @@ impl LogClient {
         let keeper = Keeper::new(directory, LogLimits::of(variable, disk), is_resumed);
         let (post, told) = mailbox()?;
         let (orders, received) = channel();
-        let waiting = Arc::new(AtomicU64::new(0));
-        let desk = Desk { keeper, post, waiting: Arc::clone(&waiting), followers: Vec::new() };
+        let backlog = Arc::new(Backlog::default());
+        let desk = Desk { keeper, post, backlog: Arc::clone(&backlog), followers: Vec::new() };
         spawn(LOGS, move || desk.serve(&received))?;
-        Ok(Self { orders, told, batch: Vec::new(), waiting, is_kept, passed: BTreeMap::new(), last: 0 })
+        Ok(Self {
+            orders,
+            told,
+            batch: Vec::new(),
+            backlog,
+            behind: Behind::No,
+            is_kept,
+            passed: BTreeMap::new(),
+            last: 0,
+        })
     }
 
     /// Has what a worker printed written, and that so many bytes before it are missing. Returns how many are now.
@@ -104,16 +149,48 @@ impl LogClient {
             return 0;
         }
         let bytes: u64 = pieces.iter().map(length).sum();
-        let is_too_much = bytes > 0 && self.waiting.fetch_add(bytes, Ordering::Relaxed) + bytes > WAITING_BYTES_MAX;
-        if is_too_much {
-            self.waiting.fetch_sub(bytes, Ordering::Relaxed);
+        if bytes > 0 && self.backlog.bytes.load(Ordering::SeqCst) + bytes > WAITING_BYTES_MAX {
             // Where calls begin and end is known all the same.
             let pieces: Vec<Printed> = pieces.iter().filter(|piece| length(piece) == 0).cloned().collect();
             self.batch.push(Order::Keep { name, pieces, missed, bytes: 0 });
             return bytes;
         }
+        self.backlog.bytes.fetch_add(bytes, Ordering::SeqCst);
         self.batch.push(Order::Keep { name, pieces: pieces.to_vec(), missed, bytes });
         0
+    }
+
+    /// Whether pipes are not to be read now, as too much waits for the disk (LOGS-1). It is told when there is room.
+    pub(crate) fn is_behind(&mut self, now: Instant) -> bool {
+        if self.backlog.bytes.load(Ordering::SeqCst) <= READING_BYTES_MAX {
+            self.behind = Behind::No;
+            return false;
+        }
+        match self.behind {
+            Behind::ForLong => return false,
+            Behind::Since(_) => {}
+            Behind::No => self.behind = Behind::Since(now),
+        }
+        self.backlog.is_awaited.store(true, Ordering::SeqCst);
+        // The thread may have looked whether somebody waits a moment before.
+        !self.backlog.has_room()
+    }
+
+    /// Until when pipes are not read at the latest.
+    pub(crate) fn behind_deadline(&self) -> Option<Instant> {
+        match self.behind {
+            Behind::Since(since) => Some(since + DISK_LIMIT),
+            Behind::No | Behind::ForLong => None,
+        }
+    }
+
+    /// Whether it was waited long enough, which is told once: pipes are read although there is no room.
+    pub(crate) fn gives_up(&mut self, now: Instant) -> bool {
+        let is_overdue = self.behind_deadline().is_some_and(|until| until <= now);
+        if is_overdue {
+            self.behind = Behind::ForLong;
+        }
+        is_overdue
     }
 
     /// A worker has printed its last; LOGS-2 is told of.
@@ -160,7 +237,11 @@ impl LogClient {
 
     /// What the thread has told.
     pub(crate) fn take(&mut self) -> Vec<LogTold> {
-        self.told.take().unwrap_or_default()
+        let told = self.told.take().unwrap_or_default();
+        if told.iter().any(|one| matches!(one, LogTold::HasRoom)) {
+            self.behind = Behind::No;
+        }
+        told
     }
 
     /// Waits until everything is written, for a while. Returns lines for the daemon's own log.
@@ -202,7 +283,7 @@ struct Follower {
 struct Desk {
     keeper: Keeper,
     post: Post<LogTold>,
-    waiting: Arc<AtomicU64>,
+    backlog: Arc<Backlog>,
     followers: Vec<Follower>,
 }
 
@@ -244,7 +325,9 @@ impl Desk {
         match order {
             Order::Keep { name, pieces, missed, bytes } => {
                 self.keeper.append(name, &pieces, missed, now_ms());
-                self.waiting.fetch_sub(bytes, Ordering::Relaxed);
+                if self.backlog.shrink(bytes) {
+                    self.post.post(LogTold::HasRoom);
+                }
             }
             Order::End { key, worker } => {
                 let file = self.keeper.end(worker, now_ms());
@@ -329,7 +412,7 @@ mod tests {
         client.hand_over();
         let LogTold::Ended(3, Some(file)) = told(&client) else { panic!("it ended") };
         assert!(std::fs::read_to_string(file).expect("there").ends_with("last words\n"));
-        assert_eq!(client.waiting.load(Ordering::Relaxed), 0);
+        assert_eq!(client.backlog.bytes.load(Ordering::SeqCst), 0);
         assert!(client.finish().is_empty());
     }
 
@@ -367,15 +450,34 @@ mod tests {
     fn what_the_disk_does_not_take_is_bounded_and_told_of() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut client = LogClient::start(folder.path(), false).expect("a thread");
-        client.waiting.store(WAITING_BYTES_MAX - 3, Ordering::Relaxed);
+        client.backlog.bytes.store(WAITING_BYTES_MAX - 3, Ordering::SeqCst);
         assert_eq!(client.keep(NAME, &[lines("lost\n")], 0), 5);
-        client.waiting.store(0, Ordering::Relaxed);
+        client.backlog.bytes.store(0, Ordering::SeqCst);
         assert_eq!(client.keep(NAME, &[lines("kept\n")], 5), 0);
         client.end(3, NAME.worker);
         client.hand_over();
         let LogTold::Ended(3, Some(file)) = told(&client) else { panic!("it ended") };
         let text = std::fs::read_to_string(file).expect("there");
         assert!(text.contains("5 bytes that were printed here are not kept") && !text.contains("lost"), "{text}");
+        assert!(client.finish().is_empty());
+    }
+
+    #[test]
+    fn pipes_wait_for_a_disk_that_is_slow_and_not_for_one_that_hangs() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut client = LogClient::start(folder.path(), false).expect("a thread");
+        let now = Instant::now();
+        assert!(!client.is_behind(now));
+        client.backlog.bytes.store(READING_BYTES_MAX + 1, Ordering::SeqCst);
+        assert!(client.is_behind(now) && !client.gives_up(now));
+        assert_eq!(client.behind_deadline(), Some(now + DISK_LIMIT));
+        assert!(client.gives_up(now + DISK_LIMIT) && !client.is_behind(now + DISK_LIMIT), "it takes nothing");
+        assert!(!client.gives_up(now + DISK_LIMIT), "it is told once");
+        client.backlog.bytes.store(0, Ordering::SeqCst);
+        client.keep(NAME, &[lines("written\n")], 0);
+        client.hand_over();
+        assert!(matches!(told(&client), LogTold::HasRoom));
+        assert!(!client.is_behind(now + DISK_LIMIT) && client.behind_deadline().is_none());
         assert!(client.finish().is_empty());
     }
 

@@ -353,7 +353,7 @@ messages! {
     234 => SubmissionAnswer boxed [values],
     236 => ChronicleFollow,
     237 => ChronicleBatch boxed [values],
-    238 => LogQuery,
+    238 => LogQuery boxed,
     239 => LogAnswer boxed [values],
     240 => StackQuery,
     241 => StackReport,

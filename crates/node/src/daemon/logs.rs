@@ -12,6 +12,7 @@ impl Daemon {
             match told {
                 LogTold::Ended(worker, file) => self.worker_is_kept(worker, file),
                 LogTold::Answer(asker, answer) => self.queue(asker, &(*answer).into(), Vec::new()),
+                LogTold::HasRoom => self.resume_all_output(),
                 LogTold::Trouble(text) => self.log.line(&text),
             }
         }

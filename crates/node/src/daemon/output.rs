@@ -17,7 +17,8 @@ impl Daemon {
     pub(super) fn read_output(&mut self, key: Key, is_error: bool) {
         let target = self.core.log_target(key);
         let way = target.map(|target| self.way_to(target));
-        let is_crowded = way.and_then(|way| self.streams.get(way)).is_some_and(Stream::is_crowded);
+        let is_crowded = way.and_then(|way| self.streams.get(way)).is_some_and(Stream::is_crowded)
+            || self.workers.logs.is_behind(self.turn.now);
         if let Some((pid, printed)) = self.workers.read(&self.poller, key, is_error, is_crowded) {
             self.show(key, target, pid, is_error, printed);
         }
@@ -53,6 +54,9 @@ impl Daemon {
     }
 
     pub(super) fn end_overdue_output(&mut self) {
+        if self.workers.logs.gives_up(self.turn.now) {
+            self.resume_all_output();
+        }
         for key in self.workers.overdue(self.turn.now) {
             self.log
                 .line(&format!("worker {key} is told to be gone before what it printed is written: the disk is slow"));
@@ -71,6 +75,14 @@ impl Daemon {
     pub(super) fn resume_output(&mut self, way: Key) {
         let leads = |key: &Key| self.core.log_target(*key).is_some_and(|target| self.way_to(target) == way);
         for key in self.workers.paused().filter(leads).collect::<Vec<_>>() {
+            self.workers.resume(&self.poller, key);
+        }
+    }
+
+    /// There is room for what workers print, or is not awaited any more. Whoever still has enough to read is left alone by
+    /// the next read.
+    pub(super) fn resume_all_output(&mut self) {
+        for key in self.workers.paused().collect::<Vec<_>>() {
             self.workers.resume(&self.poller, key);
         }
     }
