@@ -41,7 +41,7 @@ fn collect(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
 /// Whether a file is about the page, such as a license, and no part of it.
 fn is_about(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    name.starts_with('.') || matches!(path.extension().and_then(|end| end.to_str()), None | Some("md" | "txt"))
+    name.starts_with('.') || matches!(path.extension().and_then(|end| end.to_str()), None | Some("md" | "ts" | "txt"))
 }
 
 fn content_type(name: &str) -> &'static str {

@@ -1,0 +1,111 @@
+/**
+ * Where the rows of the timeline lie, and what lies at a point of it. Pure: no canvas, no clock.
+ * @module
+ */
+
+/**
+ * A bar of an answer: from, to (null: still so), offset and height as parts of the device, kind, number of its name, how many
+ * grants were merged into it, and its key (null where it was merged of several).
+ * @typedef {[number, number | null, number, number, number, number, number, string | null]} Bar
+ * @typedef {{key: string, label: string, state: string, reason: string | null, bars: Bar[], use: Array<[number, number | null, number | null]>}} Device
+ * @typedef {{id: string, name: string, state: string, devices: Device[]}} Node
+ * @typedef {{unit: string, from: number, to: number, begun_ms: number, until_ms: number, gaps: Array<[number, number]>, names: string[], nodes: Node[]}} Holdings
+ * @typedef {{type: "node" | "device" | "folded", top: number, height: number, bar: number, node: Node, device: Device | null}} Row
+ * @typedef {{from: number, to: number}} Span
+ */
+
+export const KIND = { held: 0, checking: 1, quarantined: 2 };
+const NODE_HEIGHT = 24;
+const DEVICE_BAR = 24;
+const USE_HEIGHT = 6;
+const SPACE = 5;
+export const AXIS = 26;
+export const FOLDED_AT = 64;
+
+/** @param {Holdings} holdings @param {Set<string>} folded @returns {{rows: Row[], height: number}} */
+export function layout(holdings, folded) {
+  /** @type {Row[]} */
+  const rows = [];
+  let top = 4;
+  for (const node of holdings.nodes) {
+    const isFolded = folded.has(node.id);
+    const height = isFolded ? DEVICE_BAR + SPACE : NODE_HEIGHT;
+    rows.push({ type: isFolded ? "folded" : "node", top, height, bar: isFolded ? DEVICE_BAR : 0, node, device: null });
+    top += height;
+    if (isFolded) continue;
+    for (const device of node.devices) {
+      const used = device.use.length > 0 ? USE_HEIGHT + 1 : 0;
+      rows.push({ type: "device", top, height: DEVICE_BAR + used + SPACE, bar: DEVICE_BAR, node, device });
+      top += DEVICE_BAR + used + SPACE;
+    }
+  }
+  return { rows, height: top + 4 };
+}
+
+/** The rows that are seen. @param {Row[]} rows @param {number} from @param {number} to */
+export function seen(rows, from, to) {
+  let [low, high] = [0, rows.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (rows[middle].top + rows[middle].height < from) low = middle + 1;
+    else high = middle;
+  }
+  let end = low;
+  while (end < rows.length && rows[end].top <= to) end += 1;
+  return rows.slice(low, end);
+}
+
+/** The bars that may be seen: they are in the order of their begin. @param {Bar[]} bars @param {Span} span */
+export function within(bars, span) {
+  return bars.filter((bar) => bar[0] <= span.to && (bar[1] === null || bar[1] >= span.from));
+}
+
+/**
+ * What lies at a point.
+ * @param {Row[]} rows @param {number} y from the top of the first row @param {number} at the moment
+ * @param {number} slack how far beside a bar still counts, in ms @param {number} until
+ * @returns {{row: Row, bar: Bar | null, device: Device | null} | null}
+ */
+export function hit(rows, y, at, slack, until) {
+  const row = rows.find((one) => y >= one.top && y < one.top + one.height);
+  if (!row) return null;
+  if (row.type === "node") return { row, bar: null, device: null };
+  let device = row.device;
+  let part = (y - row.top) / row.bar;
+  if (row.type === "folded") {
+    const lane = Math.min(row.node.devices.length - 1, Math.max(0, Math.floor(part * row.node.devices.length)));
+    device = row.node.devices[lane] ?? null;
+    part = part * row.node.devices.length - lane;
+  }
+  const from = 1 - Math.min(1, part);
+  const bar = device?.bars.findLast(([begin, end, offset, share]) =>
+    at >= begin - slack && at <= (end ?? until) + slack && from >= offset - 0.02 && from <= offset + share + 0.02) ?? null;
+  return { row, bar, device };
+}
+
+const STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 10e3, 15e3, 30e3, 60e3, 120e3, 300e3, 600e3, 900e3, 1800e3,
+  3600e3, 7200e3, 10800e3, 21600e3, 43200e3, 86400e3];
+
+/** Moments to mark, in whole steps of the reader's zone. @param {Span} span @param {number} most @param {number} offset of the zone, in ms */
+export function ticks(span, most, offset) {
+  const step = STEPS.find((one) => (span.to - span.from) / one <= most) ?? STEPS[STEPS.length - 1];
+  const marked = [];
+  for (let at = Math.ceil((span.from + offset) / step) * step - offset; at <= span.to; at += step) marked.push(at);
+  return { step, marked };
+}
+
+/** A span that is longer or shorter around a moment. @param {Span} span @param {number} around @param {number} factor @returns {Span} */
+export function zoomed(span, around, factor) {
+  const long = Math.min(14 * 86_400_000, Math.max(50, (span.to - span.from) * factor));
+  const part = (around - span.from) / (span.to - span.from);
+  return { from: around - part * long, to: around + (1 - part) * long };
+}
+
+/** What is asked for, so that small moves need no new answer. @param {Span} span @param {number} width in pixels */
+export function asked(span, width) {
+  const long = span.to - span.from;
+  const step = 2 ** Math.ceil(Math.log2(long / 2));
+  const from = Math.floor(span.from / step) * step - step;
+  const to = Math.ceil(span.to / step) * step + step;
+  return { from, to, pixels: Math.min(4_000, Math.ceil(((to - from) / long) * width / 100) * 100) };
+}

@@ -1,0 +1,35 @@
+/**
+ * Events: what happened, newest first.
+ * @module
+ */
+import { html } from "../vendor/preact.js";
+import { number } from "../format.js";
+import { change } from "../place.js";
+import { Badge, Choice, Empty, Head, Moment, Search } from "../parts.js";
+import { Table, useRows } from "../table.js";
+import { NODE } from "./columns.js";
+import { Subject } from "./subject.js";
+
+const COLUMNS = [
+  { key: "at_ms", title: "When", numeric: true, show: (/** @type {any} */ row) => html`<${Moment} at=${row.at_ms} />` },
+  { key: "level", title: "Level", show: (/** @type {any} */ row) => html`<${Badge} state=${row.level} />` },
+  { key: "event", title: "What", show: (/** @type {any} */ row) => row.event.replaceAll("_", " ") },
+  { key: "subject", title: "Of", show: (/** @type {any} */ row) => html`<b>${row.subject || "–"}</b>` },
+  { key: "text", title: "Why", grow: true, show: (/** @type {any} */ row) => row.text || "–" },
+  NODE,
+];
+const KINDS = ["", "device", "node", "job", "actor", "placement_group", "worker", "autoscaler", "head"];
+
+/** @param {{given: Record<string, string>}} props */
+export function Events({ given }) {
+  const filters = { search: given.search, kind: given.kind, level: given.level };
+  const data = useRows("events", filters, ["at_ms", "level", "event", "kind", "subject", "text", "node_id", "node_name", "pick"]);
+  return html`<${Head} title="Events" count=${data.total === null ? null : number(data.total)}>
+      <${Choice} label="Of" value=${given.kind ?? ""} onChoose=${(/** @type {string} */ kind) => change({ kind })} options=${KINDS.map((kind) => [kind, kind ? kind.replace("_", " ") : "all"])} />
+      <${Choice} label="Level" value=${given.level ?? ""} onChoose=${(/** @type {string} */ level) => change({ level })} options=${[["", "all"], ["warning", "warning and error"], ["error", "error"]]} />
+      <${Search} label="Search events" value=${given.search ?? ""} onSearch=${(/** @type {string} */ search) => change({ search })} />
+    <//>
+    <${Table} label="Events" data=${data} columns=${COLUMNS} onPick=${(/** @type {any} */ row) => row.pick && change({ pick: row.pick }, true)}
+      empty=${html`<${Empty} title=${Object.values(filters).some(Boolean) ? "No event is like this" : "Nothing has happened yet"} />`} />
+    <${Subject} pick=${given.pick} />`;
+}
