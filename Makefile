@@ -1,6 +1,7 @@
 # Every target makes what it needs: a fresh clone with Rust and Python 3.11 or newer is enough (the wheel itself runs on 3.10).
 #
 #   demo   build, install into .venv, run a tour of the programs Oxiray is for
+#   test-dashboard  the page in a browser, which is installed with what drives it
 #   test   checks and every test; the last line reads `N passed, N failed`; AGAIN=1 runs also what passed before with the same files
 #   bench  Oxiray against Ray 2.60, the same script on both; writes benches/RESULTS.md, and bench-train's
 #   compatibility  tests/compatibility on Oxiray and on Ray 2.60; writes docs/compatibility.md
@@ -33,7 +34,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := demo
-.PHONY: demo test ready-to-test compatibility bench bench-scheduler bench-scale bench-preload bench-train bench-operator test-outage ecosystem third-parties libraries libraries-on-ray library-names soak chaos hogs simulate fuzz sanitize memory lint wheel docs cuda-example clean venv network-tools etcd slurm
+.PHONY: demo test test-dashboard ready-to-test compatibility bench bench-scheduler bench-scale bench-preload bench-train bench-operator test-outage ecosystem third-parties libraries libraries-on-ray library-names soak chaos hogs simulate fuzz sanitize memory lint wheel docs cuda-example clean venv network-tools etcd slurm
 
 # In a container everybody is root, and pip's advice on that helps nobody.
 export PIP_ROOT_USER_ACTION := ignore
@@ -79,6 +80,13 @@ slurm: | etcd
 	@PATH="$$PATH:/usr/sbin"; { command -v slurmctld && command -v slurmd && command -v srun && command -v munged; } >/dev/null || { test "$$(id -u)" -eq 0 && apt-get update -qq \
 	  && apt-get install -y -qq --no-install-recommends slurmctld slurmd slurm-client munge; } \
 	  || echo "Slurm is missing: its tests will be skipped. Install slurmctld, slurmd, slurm-client and munge."
+
+# The page is looked at with Debian's browser, which PyPI's playwright drives.
+test-dashboard: $(VENV)/made
+	@command -v chromium >/dev/null || { test "$$(id -u)" -eq 0 && apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } \
+	  || echo "The command chromium is missing: tests of the page will be skipped. Install chromium."
+	$(VENV)/bin/pip install --quiet 'playwright==1.65.*'
+	$(VENV)/bin/python -m pytest -q tests/dashboard
 
 lint: venv
 	@$(VENV)/bin/python scripts/run-tests --only-checks

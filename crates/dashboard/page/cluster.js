@@ -9,16 +9,31 @@ import { follow, get, Refusal } from "./api.js";
  * @typedef {object} Cluster
  * @property {any} overview the last answer to `overview`; null before the first
  * @property {number} until until when all is known, in ms since 1970
- * @property {string[]} silent nodes that said nothing lately
  * @property {Refusal | null} lost why nothing is heard now
  * @property {Record<string, number>} changed for each kind, the sequence of its last change
  */
 
 /** @type {Cluster} */
-const NOTHING = { overview: null, until: 0, silent: [], lost: null, changed: {} };
+const NOTHING = { overview: null, until: 0, lost: null, changed: {} };
 
 const Shared = createContext(NOTHING);
 export const ClusterProvider = Shared.Provider;
+
+/** By how much the cluster's clock is ahead of the reader's, in ms. */
+let ahead = 0;
+/** Less than that is the time that an answer takes. */
+const SKEW_MS = 3_000;
+
+/** The moment by the cluster's clock: what lasts is counted by that, wherever it is read. @returns {number} ms since 1970 */
+export function now() {
+  return Date.now() + ahead;
+}
+
+/** @param {number} told the cluster's clock, in a line that was just heard */
+function compareClocks(told) {
+  const by = told - Date.now();
+  ahead = Math.abs(by) > SKEW_MS ? by : 0;
+}
 
 /** @returns {Cluster} */
 export function useCluster() {
@@ -29,18 +44,19 @@ export function useCluster() {
 export function useFollowedCluster() {
   const [cluster, setCluster] = useState(NOTHING);
   useEffect(() => {
-    const onLine = (/** @type {any} */ line) =>
+    const onLine = (/** @type {any} */ line) => {
+      compareClocks(line.now_ms);
       setCluster((before) => {
         const changed = { ...before.changed };
         for (const kind of line.changed ?? []) changed[kind] = line.seq;
         return {
           overview: line.overview ?? before.overview,
           until: line.until_ms ?? before.until,
-          silent: line.silent ?? before.silent,
           lost: null,
           changed,
         };
       });
+    };
     return follow(onLine, (lost) => setCluster((before) => ({ ...before, lost })));
   }, []);
   return cluster;

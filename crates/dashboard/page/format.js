@@ -82,6 +82,9 @@ function hash(text) {
   return (value ^ (value >>> 13)) >>> 0;
 }
 
+const MIXED_MAX = 5_000;
+/** @type {Map<string, {fill: string, edge: string, ink: string}>} */
+const mixed = new Map();
 const HUES = [195, 245, 290, 150, 75, 335, 110, 220, 265, 175, 50, 310];
 
 /**
@@ -89,6 +92,17 @@ const HUES = [195, 245, 290, 150, 75, 335, 110, 220, 265, 175, 50, 310];
  * @param {string} name @param {boolean} dark
  */
 export function colours(name, dark) {
+  const key = `${dark ? 1 : 0}${name}`;
+  const known = mixed.get(key);
+  if (known) return known;
+  if (mixed.size >= MIXED_MAX) mixed.clear();
+  const made = mix(name, dark);
+  mixed.set(key, made);
+  return made;
+}
+
+/** @param {string} name @param {boolean} dark */
+function mix(name, dark) {
   const value = hash(name);
   const hue = HUES[value % HUES.length];
   const step = (value >>> 8) % 2;

@@ -4,7 +4,7 @@
  */
 import { html, render, useEffect, useErrorBoundary, useRef, useState } from "./vendor/preact.js";
 import { enter, keepSessionKey, sessionKey, get, Refusal } from "./api.js";
-import { ClusterProvider, setTheme, useCluster, useDark, useEvery, useFollowedCluster } from "./cluster.js";
+import { ClusterProvider, now, setTheme, useCluster, useDark, useEvery, useFollowedCluster } from "./cluster.js";
 import { clock, span, utc } from "./format.js";
 import { KEYS, useKeys } from "./keys.js";
 import { link, usePlace } from "./place.js";
@@ -65,16 +65,15 @@ function Mark() {
 
 /** Until when all is known: always in sight. */
 function Until() {
-  const { until, silent, lost } = useCluster();
+  const { until, lost } = useCluster();
   const [, again] = useState(0);
   useEvery(() => again((count) => count + 1), 1_000);
-  const old = until ? Date.now() - until : 0;
+  const old = until ? now() - until : 0;
   const isOld = Boolean(lost) || old > 10_000;
   return html`<p class=${`until ${isOld ? "late" : ""}`} role="status" title=${utc(until)}>
     <span class="dot" aria-hidden="true"></span>
     ${until ? html`data until <time class="figures">${clock(until)}</time>` : "no data yet"}
     ${isOld && until ? html`, ${span(old)} ago` : ""}
-    ${silent.length > 0 && html`, <span title=${silent.join(", ")}>${silent.length} ${silent.length === 1 ? "node" : "nodes"} silent</span>`}
     ${lost && html` <span class="lost">${lost.status === 401 || lost.status === 403 ? "the key is not valid any more" : "reconnecting"}</span>`}
   </p>`;
 }
@@ -88,7 +87,10 @@ function Theme() {
 /** @param {{view: string}} given */
 function Menu({ view }) {
   const { overview } = useCluster();
-  return html`<nav class="menu" aria-label="Views">
+  const menu = useRef(/** @type {HTMLElement | null} */ (null));
+  // Where the menu is a line that scrolls, the view that is open stays in sight.
+  useEffect(() => menu.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }), [view]);
+  return html`<nav class="menu" ref=${menu} aria-label="Views">
     ${VIEWS.map(([name, title, key, , figure]) => html`<a href=${link(name)} aria-current=${name === view ? "page" : undefined} title=${`g ${key}`}>
       <span>${title}</span>${overview && figure(overview) !== "" && html`<span class="figure">${figure(overview)}</span>`}
     </a>`)}

@@ -21,6 +21,7 @@ mod jobs;
 mod metrics;
 mod options;
 mod packages;
+mod page;
 mod page_api;
 mod routes;
 mod server;

@@ -52,7 +52,6 @@ fn lent(site: &Site, right: Right, lifetime: Duration) -> Answer {
 
 /// The body of a request that changes something: JSON, and said to be. A page of another site cannot say so without being asked about
 /// it first.
-#[expect(dead_code, reason = "what the page's buttons ask has a body")]
 pub(crate) async fn body(request: &mut Request) -> Result<Json, Answer> {
     let said = request.head.headers.get("content-type").map(|value| value.as_bytes());
     if said.is_none_or(|said| !said.starts_with(b"application/json")) {

@@ -5,6 +5,7 @@
 
 use crate::answer::{Answer, not_found, text};
 use crate::daemon::Daemon;
+use crate::page::Page;
 use crate::uploads::Uploads;
 use bytes::Bytes;
 use http::request::Parts;
@@ -25,6 +26,8 @@ pub(crate) struct Site {
     pub(crate) daemon: Daemon,
     /// The directory of its session.
     pub(crate) session: PathBuf,
+    /// What the page is answered from.
+    pub(crate) page: Rc<Page>,
     /// What the door goes by.
     pub(crate) rules: Arc<PorchRules>,
     /// One job is submitted at a time, so that a name is seen to be taken.

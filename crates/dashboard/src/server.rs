@@ -3,6 +3,7 @@
 use crate::answer::{Answer, answer, refused};
 use crate::daemon::Daemon;
 use crate::options::Options;
+use crate::page::Page;
 use crate::routes::{self, Request, Site};
 use crate::state::LISTS_MAX;
 use crate::stream::{Hyper, Stream, Timers};
@@ -79,6 +80,7 @@ async fn serve(options: &Options, rules: Arc<PorchRules>) -> anyhow::Result<()> 
     let site = Rc::new(Site {
         daemon: daemon.clone(),
         session: options.session.clone(),
+        page: Page::new(),
         rules,
         submitting: tokio::sync::Mutex::default(),
         uploads,
@@ -91,7 +93,15 @@ async fn serve(options: &Options, rules: Arc<PorchRules>) -> anyhow::Result<()> 
     if is_of_head(&options.session) {
         spawn_local(metrics::keep_discovery_file(Rc::clone(&site)));
     }
+    let page = Rc::clone(&site.page);
+    let kept = async {
+        match options.metrics_only {
+            true => std::future::pending().await,
+            false => page.keep(&options.session).await,
+        }
+    };
     let result = tokio::select! {
+        error = kept => error.map(|never| match never {}).context("the page's tables cannot be kept"),
         ended = hearing => Err(ended?.context("the daemon is gone")),
         _ = asks_to_end.recv() => Ok(()),
         () = async {

@@ -1,10 +1,11 @@
 //! All paths.
 
+use crate::page::views;
 use crate::routes::{Route, route};
 use crate::{cluster, jobs, metrics, packages, page_api, state, tail};
 
 /// Ray's paths, and the page's.
-pub(crate) const TABLES: &[&[Route]] = &[RAY, state::ROUTES, metrics::ROUTES, page_api::ROUTES];
+pub(crate) const TABLES: &[&[Route]] = &[RAY, state::ROUTES, metrics::ROUTES, page_api::ROUTES, views::ROUTES];
 /// What is answered where metrics are exported and nothing else.
 pub(crate) const EXPORT: &[&[Route]] = &[metrics::EXPORTED];
 

@@ -17,7 +17,8 @@ use oxiray_machine::{
 use oxiray_resources::{Quantity, ResourceName};
 use oxiray_wire::message::{
     ChronicleFollow, ClientToHead, ClusterReport, DeviceAsked, DrainAsked, Driver, Failure, GrowthState, HeadOrder,
-    Holdings, HoldingsQuery, MetricsQuery, NodeReport, Returning, StateFollow, StateQuery, Submission, SubmissionAsked, WorkerToNode,
+    Holdings, HoldingsQuery, MetricsQuery, NodeReport, Returning, StateFollow, StateQuery, Submission, SubmissionAsked,
+    WorkerToNode,
 };
 use oxiray_wire::state::NodeStatistics;
 use std::collections::{BTreeMap, BTreeSet};

@@ -6,9 +6,9 @@
 //! frame, and one that is left out is the first of them.
 
 use crate::message::{
-    AskedIsolation, CallError, DeviceAction, FailureCode, HoldingPhase, KeyValueAction, LabelOperator, LogAction, MetricKind,
-    ObjectUse, OutOfMemory, PlacementStrategy, Stamp, StrategyKind, SubmissionAction, SubmissionState, TaskStage,
-    TokenAction,
+    AskedIsolation, CallError, DeviceAction, FailureCode, HoldingPhase, KeyValueAction, LabelOperator, LogAction,
+    MetricKind, ObjectUse, OutOfMemory, PlacementStrategy, Stamp, StrategyKind, SubmissionAction, SubmissionState,
+    TaskStage, TokenAction,
 };
 use crate::shape::{self, Shape};
 use crate::state::{

@@ -21,7 +21,6 @@ import { AXIS, KIND, seen, ticks, within } from "./layout.js";
  * @property {string} picked the key of a bar
  * @property {Bar | null} pointed
  * @property {number} until until when all is known
- * @property {number} now
  */
 
 /**
@@ -38,6 +37,9 @@ import { AXIS, KIND, seen, ticks, within } from "./layout.js";
  * @property {string} accent
  * @property {string} text the family of letters
  */
+
+/** For how long what was measured last is shown. */
+const MEASURED_MS = 20_000;
 
 /** The colours of the page as a canvas needs them. @param {boolean} dark @returns {Paint} */
 export function paintOf(dark) {
@@ -163,7 +165,7 @@ function drawUse(pen, scene, device, top) {
   const points = device.use;
   for (let at = 0; at < points.length; at += 1) {
     const [from, busy, memory] = points[at];
-    const to = points[at + 1]?.[0] ?? scene.until;
+    const to = points[at + 1]?.[0] ?? Math.min(scene.until, from + MEASURED_MS);
     if (to < span.from || from > span.to) continue;
     const left = Math.max(scene.gutter, x(scene, from));
     const wide = Math.max(0.5, Math.min(x(scene, to), scene.width) - left);

@@ -69,7 +69,7 @@ export function Timeline(given) {
     if (target.width !== wide) target.width = wide;
     if (target.height !== high) target.height = high;
     pen.setTransform(scale, 0, 0, scale, 0, 0);
-    draw(pen, { holdings, rows, span, gutter, width: size.width, height: size.height, scroll, paint, folded, picked, pointed: pointed?.bar ?? null, until, now: Date.now() });
+    draw(pen, { holdings, rows, span, gutter, width: size.width, height: size.height, scroll, paint, folded, picked, pointed: pointed?.bar ?? null, until });
   });
 
   const at = (/** @type {number} */ x) => span.from + ((x - gutter) / Math.max(1, size.width - gutter)) * (span.to - span.from);

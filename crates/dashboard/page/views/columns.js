@@ -3,6 +3,7 @@
  * @module
  */
 import { html } from "../vendor/preact.js";
+import { now } from "../cluster.js";
 import { span } from "../format.js";
 import { Badge, Id, Moment } from "../parts.js";
 import { link } from "../place.js";
@@ -16,8 +17,8 @@ export const STARTED = { key: "started_ms", title: "Began", numeric: true, show:
 /** @type {Column} */
 export const TOOK = {
   key: "took", title: "For", numeric: true,
-  order: (row) => (row.started_ms ? (row.ended_ms || Date.now()) - row.started_ms : null),
-  show: (row) => (row.started_ms ? span((row.ended_ms || Date.now()) - row.started_ms) : "–"),
+  order: (row) => (row.started_ms ? (row.ended_ms || now()) - row.started_ms : null),
+  show: (row) => (row.started_ms ? span((row.ended_ms || now()) - row.started_ms) : "–"),
 };
 /** @type {Column} */
 export const NODE = {

@@ -4,7 +4,7 @@
  */
 import { html, useEffect, useMemo, useState } from "../vendor/preact.js";
 import { query } from "../api.js";
-import { useAnswer, useCluster, useEvery } from "../cluster.js";
+import { now, useAnswer, useCluster, useEvery } from "../cluster.js";
 import { clock, number, span as spanText } from "../format.js";
 import { change, link } from "../place.js";
 import { Badge, Empty, Head, Moment, Trouble } from "../parts.js";
@@ -20,11 +20,11 @@ const AHEAD = 0.03;
 /** The span that the address says, and how it is changed. @param {Record<string, string>} given @param {number} until */
 function useSpan(given, until) {
   const long = Math.max(50, Number(given.span) || 600e3);
-  const [now, setNow] = useState(() => until || Date.now());
+  const [at, setAt] = useState(() => until || now());
   const follows = !given.from;
   const isCalm = useMemo(() => matchMedia("(prefers-reduced-motion: reduce)").matches, []);
-  useEvery(() => follows && setNow(Date.now()), isCalm ? 2_000 : Math.max(100, Math.min(1_000, long / 600)));
-  const span = follows ? { from: now - long * (1 - AHEAD), to: now + long * AHEAD } : { from: Number(given.from), to: Number(given.to) || Number(given.from) + long };
+  useEvery(() => follows && setAt(now()), isCalm ? 2_000 : Math.max(100, Math.min(1_000, long / 600)));
+  const span = follows ? { from: at - long * (1 - AHEAD), to: at + long * AHEAD } : { from: Number(given.from), to: Number(given.to) || Number(given.from) + long };
   const setSpan = (/** @type {{from: number, to: number} | null} */ wanted) => {
     if (!wanted) change({ from: null, to: null, span: Math.round(span.to - span.from) });
     else if (follows && wanted.to >= span.to - 1 && Math.abs(wanted.to - wanted.from - (span.to - span.from)) > 1) change({ span: Math.round(wanted.to - wanted.from) });
@@ -117,7 +117,7 @@ const TWIN = [
   { key: "share", title: "Share", numeric: true, show: (/** @type {any} */ row) => `${Math.round(row.share * 100)} %` },
   { key: "from_ms", title: "From", numeric: true, show: (/** @type {any} */ row) => html`<${Moment} at=${row.from_ms} />` },
   { key: "to_ms", title: "Till", numeric: true, minor: true, show: (/** @type {any} */ row) => (row.to_ms ? html`<${Moment} at=${row.to_ms} />` : "now") },
-  { key: "long", title: "For", numeric: true, order: (/** @type {any} */ row) => (row.to_ms ?? Date.now()) - row.from_ms, show: (/** @type {any} */ row) => spanText((row.to_ms ?? Date.now()) - row.from_ms) },
+  { key: "long", title: "For", numeric: true, order: (/** @type {any} */ row) => (row.to_ms ?? now()) - row.from_ms, show: (/** @type {any} */ row) => spanText((row.to_ms ?? now()) - row.from_ms) },
   { key: "pid", title: "PID", numeric: true, minor: true, show: (/** @type {any} */ row) => row.pid ?? "–" },
 ];
 

@@ -96,7 +96,7 @@ function Log({ id, runs }) {
   return html`<section class="log-part"><h3>Output ${runs && html`<span class="live">live</span>`}</h3>
     <${Trouble} error=${error} />
     ${isCut && html`<p class="soft">The beginning is left out; <code>oxiray job logs ${id}</code> prints all.</p>`}
-    ${text ? html`<pre class="log" ref=${box} tabindex="0" aria-label="Output" onScroll=${onScroll}>${text}</pre>` : !error && html`<p class="soft">It has printed nothing yet.</p>`}
+    ${text ? html`<pre class="log" ref=${box} tabindex="0" role="region" aria-label="Output" onScroll=${onScroll}>${text}</pre>` : !error && html`<p class="soft">It has printed nothing yet.</p>`}
   </section>`;
 }
 

@@ -4,7 +4,7 @@
  */
 import { html } from "../vendor/preact.js";
 import { query } from "../api.js";
-import { useAnswer } from "../cluster.js";
+import { now, useAnswer } from "../cluster.js";
 import { amount, amounts, bytes, number, percent, short, span } from "../format.js";
 import { change, link } from "../place.js";
 import { Badge, Facts, Id, Moment, Sheet, Trouble } from "../parts.js";
@@ -49,7 +49,7 @@ function common(row) {
 
 /** @param {any} row */
 function times(row) {
-  const end = row.ended_ms || Date.now();
+  const end = row.ended_ms || now();
   return /** @type {Array<[string, any]>} */ ([
     ["Called", row.created_ms ? html`<${Moment} at=${row.created_ms} />` : ""],
     ["Waited", row.created_ms && row.started_ms ? span(row.started_ms - row.created_ms) : ""],
@@ -67,7 +67,7 @@ function Task({ row }) {
       ["Called by", row.parent_task_id && html`<${Id} id=${row.parent_task_id} href=${link("tasks", { pick: `task:${row.parent_task_id}:0` })} />`],
       ["Group", row.group && html`<${Id} id=${row.group} href=${link("groups", { pick: `group:${row.group}` })} />`], ["Id", html`<${Id} id=${row.task_id} />`]]} />
     ${row.error && html`<h3>${row.error}</h3>`}
-    ${row.message && html`<pre class="log bad-log" tabindex="0" aria-label="The error">${row.message}</pre>`}
+    ${row.message && html`<pre class="log bad-log" tabindex="0" role="region" aria-label="The error">${row.message}</pre>`}
     ${waits && html`<${Why} id=${row.task_id} />`}
     <${TaskList} title="What it called" given=${{ parent_task_id: row.task_id }} />`;
 }
@@ -83,7 +83,7 @@ function TaskList({ title, given }) {
   const { answer } = useAnswer(`rows/tasks${query({ ...given, columns: "name,state,started_ms,ended_ms,error", limit: 30 })}`, ["tasks"], 2_000);
   if (!answer || answer.rows.length === 0) return null;
   return html`<section><h3>${title} <span class="count">${number(answer.total)}</span></h3><ul class="lines">${answer.rows.map((/** @type {any} */ row) => html`<li key=${row.key}>
-    <a href=${link("tasks", { pick: `task:${row.key}` })}>${row.name}</a> <${Badge} state=${row.state} /> <span class="figures">${row.started_ms ? span((row.ended_ms || Date.now()) - row.started_ms) : ""}</span>
+    <a href=${link("tasks", { pick: `task:${row.key}` })}>${row.name}</a> <${Badge} state=${row.state} /> <span class="figures">${row.started_ms ? span((row.ended_ms || now()) - row.started_ms) : ""}</span>
   </li>`)}</ul></section>`;
 }
 
@@ -98,7 +98,7 @@ function Actor({ row }) {
 
 /** @param {{row: any}} given */
 function Grant({ row }) {
-  const long = (row.to_ms ?? Date.now()) - row.from_ms;
+  const long = (row.to_ms ?? now()) - row.from_ms;
   return html`${row.reason && html`<p class="trouble">${row.reason}</p>`}
     <${Facts} rows=${[["State", html`<${Badge} state=${row.state} />`], ["Device", html`<a href=${link("devices", { pick: `device:${row.device}` })}>${row.label}</a>`], ["Share", `${Math.round(row.share * 100)} %`],
       ["From", html`<${Moment} at=${row.from_ms} />`], ["Till", row.to_ms ? html`<${Moment} at=${row.to_ms} />` : "now"], ["For", span(long)], ...common(row),

@@ -282,11 +282,7 @@ impl Foundation {
             listener: Listener::new(listener, description.token),
             streams: Streams::new(),
             children: Children::new(reaper, template, http),
-            workers: Workers::new(
-                (control_groups, fences),
-                MemoryWatch::new(bounds.limits, bounds.monitor),
-                logs,
-            ),
+            workers: Workers::new((control_groups, fences), MemoryWatch::new(bounds.limits, bounds.monitor), logs),
             objects: Objects::new(store),
             devices,
             membership: Membership::new(address, joined.as_ref().map(|joined| joined.way.clone())),

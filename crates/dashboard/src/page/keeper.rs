@@ -1,0 +1,167 @@
+//! Keeps the tables: follows the chronicle, asks how the cluster is, and tells who looks that something changed.
+
+use super::tables::Tables;
+use crate::daemon::Daemon;
+use oxiray_visitor::{VisitError, json};
+use oxiray_wire::message::{ChronicleFollow, ClusterQuery, StateQuery, StateReport};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::sync::{Mutex, Notify, watch};
+
+/// How often the head is asked how the cluster is, while somebody looks.
+const LOOK_PERIOD: Duration = Duration::from_secs(1);
+/// How often otherwise: for the points of series.
+const IDLE_PERIOD: Duration = Duration::from_secs(5);
+/// For how long somebody looks who asked once.
+const ATTENTION: Duration = Duration::from_secs(10);
+/// How long to wait where the head does not answer.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How many lists the head was asked for are remembered.
+const LISTS_MAX: usize = 64;
+
+/// A list of the head, and when it was asked for.
+type Remembered = Rc<Mutex<Option<(Instant, Rc<StateReport>)>>>;
+
+/// The page's tables, and who waits for them to change.
+#[derive(Debug)]
+pub(crate) struct Page {
+    tables: RefCell<Tables>,
+    changes: watch::Sender<u64>,
+    looked_at: Cell<Option<Instant>>,
+    watchers: Cell<usize>,
+    is_wanted: Notify,
+    lists: RefCell<BTreeMap<String, Remembered>>,
+}
+
+/// Somebody who looks for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Watching(Rc<Page>);
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.0.watchers.set(self.0.watchers.get() - 1);
+    }
+}
+
+impl Page {
+    /// Tables without anything.
+    pub(crate) fn new() -> Rc<Self> {
+        Rc::new(Self {
+            tables: RefCell::default(),
+            changes: watch::Sender::new(0),
+            looked_at: Cell::new(None),
+            watchers: Cell::new(0),
+            is_wanted: Notify::new(),
+            lists: RefCell::default(),
+        })
+    }
+
+    /// Keeps the tables over a connection of its own, until the daemon is gone.
+    ///
+    /// # Errors
+    /// Where the session cannot be entered, or was left.
+    pub(crate) async fn keep(&self, session: &Path) -> anyhow::Result<std::convert::Infallible> {
+        let daemon = Daemon::enter(session)?;
+        tokio::select! {
+            error = daemon.hear() => Err(error),
+            never = self.record(&daemon) => match never {},
+            never = self.look(&daemon) => match never {},
+        }
+    }
+
+    async fn record(&self, daemon: &Daemon) -> std::convert::Infallible {
+        loop {
+            let cursor = self.tables.borrow().cursor();
+            match daemon.ask(ChronicleFollow { cursor, ..ChronicleFollow::default() }).await {
+                Ok(batch) if json::check(batch.version).is_ok() => {
+                    self.tables.borrow_mut().record(&batch, now_ms());
+                    self.tell();
+                }
+                // Nothing happened for a while.
+                Err(VisitError::NoAnswer(_)) => {}
+                Ok(_) | Err(_) => {
+                    self.tables.borrow_mut().stop_recording();
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    async fn look(&self, daemon: &Daemon) -> std::convert::Infallible {
+        loop {
+            if let Ok(state) = daemon.ask(ClusterQuery::default()).await.and_then(|report| Ok(json::cluster(report)?)) {
+                self.tables.borrow_mut().look(state, now_ms());
+                self.tell();
+            }
+            if self.is_looked_at() {
+                tokio::time::sleep(LOOK_PERIOD).await;
+            } else {
+                tokio::select! {
+                    () = tokio::time::sleep(IDLE_PERIOD) => {}
+                    () = self.is_wanted.notified() => {}
+                }
+            }
+        }
+    }
+
+    fn tell(&self) {
+        self.changes.send_replace(self.tables.borrow().sequence());
+    }
+
+    fn is_looked_at(&self) -> bool {
+        self.watchers.get() > 0 || self.looked_at.get().is_some_and(|at| at.elapsed() < ATTENTION)
+    }
+
+    /// Reads the tables.
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&Tables) -> T) -> T {
+        if !self.is_looked_at() {
+            self.is_wanted.notify_one();
+        }
+        self.looked_at.set(Some(Instant::now()));
+        read(&self.tables.borrow())
+    }
+
+    /// Counts somebody who looks, and says when something changes.
+    pub(crate) fn watch(self: &Rc<Self>) -> (Watching, watch::Receiver<u64>) {
+        self.watchers.set(self.watchers.get() + 1);
+        self.is_wanted.notify_one();
+        (Watching(Rc::clone(self)), self.changes.subscribe())
+    }
+
+    /// A list of the head that is no older than this. Those who want the same at once ask once.
+    ///
+    /// # Errors
+    /// Where the head does not answer.
+    pub(crate) async fn list(
+        &self,
+        daemon: &Daemon,
+        asked: StateQuery,
+        age: Duration,
+    ) -> Result<Rc<StateReport>, VisitError> {
+        let name = format!("{asked:?}");
+        let place = {
+            let mut lists = self.lists.borrow_mut();
+            if lists.len() >= LISTS_MAX {
+                lists.retain(|_, place| Rc::strong_count(place) > 1);
+            }
+            Rc::clone(lists.entry(name).or_default())
+        };
+        let mut known = place.lock().await;
+        if let Some((_, report)) = known.as_ref().filter(|(at, _)| at.elapsed() < age) {
+            return Ok(Rc::clone(report));
+        }
+        let report = daemon.ask(asked).await?;
+        json::check(report.version)?;
+        let report = Rc::new(report);
+        *known = Some((Instant::now(), Rc::clone(&report)));
+        Ok(report)
+    }
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}

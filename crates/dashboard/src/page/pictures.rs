@@ -1,0 +1,261 @@
+//! The picture of devices over time, charts, and the cluster in short (pure).
+
+use super::holdings::{DeviceKey, Use, WHOLE};
+use super::lists::node_state;
+use super::merging::{Bar, Window, bars};
+use super::series::Point;
+use super::tables::{Measured, Shown, Tables, by_node, name};
+use oxiray_ids::NodeId;
+use oxiray_wire::state::{ActorPhase, GroupState, NodeRow};
+use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
+
+/// How many lines a chart has.
+const LINES_MAX: usize = 12;
+
+/// The names that bars have, each once.
+#[derive(Debug, Default)]
+struct Legend<'held> {
+    numbers: BTreeMap<&'held str, usize>,
+    names: Vec<&'held str>,
+}
+
+impl<'held> Legend<'held> {
+    fn number(&mut self, name: &'held str) -> usize {
+        *self.numbers.entry(name).or_insert_with(|| {
+            self.names.push(name);
+            self.names.len() - 1
+        })
+    }
+}
+
+fn part(of: u32) -> f64 {
+    f64::from(of) / f64::from(WHOLE)
+}
+
+fn bar<'held>(bar: &Bar<'held>, legend: &mut Legend<'held>) -> Json {
+    let name = legend.number(bar.name);
+    let number = bar.number.map(|number| number.to_string());
+    json!([bar.from_ms, bar.to_ms, part(bar.offset), part(bar.share), bar.used as u8, name, bar.count, number])
+}
+
+/// Points within a window, no closer than a pixel.
+fn thinned(points: impl Iterator<Item = Point>, window: Window) -> Vec<Point> {
+    let pixel = window.to_ms.saturating_sub(window.from_ms) / u64::from(window.pixels.max(1));
+    let mut kept: Vec<Point> = Vec::new();
+    let mut before = None;
+    for point in points.take_while(|point| point.0 <= window.to_ms) {
+        if point.0 < window.from_ms {
+            before = Some(point);
+        } else if kept
+            .last()
+            .is_none_or(|last| point.0 >= last.0.saturating_add(pixel) || last.1.is_none() != point.1.is_none())
+        {
+            kept.extend(before.take());
+            kept.push(point);
+        }
+    }
+    kept.extend(before);
+    kept
+}
+
+/// Who held which device between two moments, merged to pixels; nodes by their CPUs where there are no devices.
+pub(crate) fn holdings(tables: &Tables, window: Window) -> Json {
+    let devices = tables.devices();
+    let mut legend = Legend::default();
+    let is_by_cpu = devices.is_empty();
+    let nodes: Vec<Json> = if is_by_cpu {
+        let name = legend.number("CPUs in use");
+        tables.state.nodes.iter().filter(|node| node.alive).map(|node| by_cpu(tables, node, window, name)).collect()
+    } else {
+        let of_nodes = by_node(&devices);
+        let nodes = tables.state.nodes.iter().filter_map(|node| Some((node, of_nodes.get(&node.node_id)?)));
+        nodes.map(|(node, of_node)| with_devices(tables, node, of_node, window, &mut legend)).collect()
+    };
+    let holdings = &tables.holdings;
+    let gaps: Vec<(u64, u64)> =
+        holdings.gaps().filter(|(from, to)| *from <= window.to_ms && *to >= window.from_ms).collect();
+    json!({
+        "unit": if is_by_cpu { "CPU" } else { "device" }, "from": window.from_ms, "to": window.to_ms, "begun_ms": holdings.begun_ms(),
+        "until_ms": holdings.until_ms(), "gaps": gaps, "names": legend.names, "nodes": nodes,
+    })
+}
+
+fn with_devices<'tables>(
+    tables: &'tables Tables,
+    node: &NodeRow,
+    devices: &[&Shown<'_>],
+    window: Window,
+    legend: &mut Legend<'tables>,
+) -> Json {
+    let told: Vec<Json> = devices.iter().map(|one| device(tables, one, window, legend)).collect();
+    json!({"id": node.node_id.to_string(), "name": name(node), "state": node_state(node), "devices": told})
+}
+
+fn device<'tables>(tables: &'tables Tables, one: &Shown<'_>, window: Window, legend: &mut Legend<'tables>) -> Json {
+    let stretches = tables.holdings.device(&one.key).into_iter().flat_map(|device| device.stretches());
+    let bars = bars(stretches, window, tables.holdings.until_ms());
+    let bars: Vec<Json> = bars.iter().map(|one| bar(one, legend)).collect();
+    let used = tables.series.of(&Measured::Device(DeviceKey::clone(&one.key)));
+    json!({
+        "key": one.key.to_string(), "label": one.label(), "state": one.state, "reason": one.reason, "bars": bars,
+        "use": thinned(used, window),
+    })
+}
+
+/// A node as one row: how much of its CPUs was held.
+fn by_cpu(tables: &Tables, node: &NodeRow, window: Window, name_number: usize) -> Json {
+    let points = thinned(tables.series.of(&Measured::Node(node.node_id)), window);
+    let mut bars: Vec<(u64, Option<u64>, f64)> = Vec::new();
+    for (at, cpu, _) in points {
+        let held = f64::from(cpu.unwrap_or_default());
+        if let Some(last) = bars.last_mut() {
+            if cpu.is_some() && (last.2 - held).abs() < 1e-6 && last.1.is_none() {
+                continue;
+            }
+            last.1 = last.1.or(Some(at));
+        }
+        if cpu.is_some() {
+            bars.push((at, None, held));
+        }
+    }
+    let held = bars.into_iter().filter(|one| one.2 > 0.0);
+    let bars: Vec<Json> =
+        held.map(|(from, to, held)| json!([from, to, 0, held, Use::Held as u8, name_number, 1, null])).collect();
+    let cpus = node.resources.get("CPU").copied().unwrap_or_default();
+    let row = json!({
+        "key": node.node_id.to_string(), "label": format!("{cpus} CPUs"), "state": "held", "reason": null, "bars": bars, "use": [],
+    });
+    json!({"id": node.node_id.to_string(), "name": name(node), "state": node_state(node), "devices": [row]})
+}
+
+/// A chart's lines, which share their moments.
+fn chart(lines: Vec<(String, Vec<(u64, Option<f32>)>)>) -> Json {
+    let mut times: Vec<u64> = lines.iter().flat_map(|(_, points)| points.iter().map(|(at, _)| *at)).collect();
+    times.sort_unstable();
+    times.dedup();
+    let line = |(name, points): (String, Vec<(u64, Option<f32>)>)| {
+        let by_time: BTreeMap<u64, Option<f32>> = points.into_iter().collect();
+        let values: Vec<Option<f32>> = times.iter().map(|at| by_time.get(at).copied().flatten()).collect();
+        json!({"name": name, "values": values})
+    };
+    let lines: Vec<Json> = lines.into_iter().map(line).collect();
+    json!({"times": times, "lines": lines})
+}
+
+/// What is held of a node, as parts of the whole.
+pub(crate) fn node_chart(tables: &Tables, node: NodeId) -> Json {
+    let of = |measured: Measured, first: bool| -> Vec<(u64, Option<f32>)> {
+        tables.series.of(&measured).map(|(at, one, other)| (at, if first { one } else { other })).collect()
+    };
+    let lines = [
+        ("CPU".to_owned(), of(Measured::Node(node), true)),
+        ("devices".to_owned(), of(Measured::Node(node), false)),
+        ("memory".to_owned(), of(Measured::Memory(node), true)),
+    ];
+    chart(lines.into_iter().filter(|(_, points)| points.iter().any(|(_, value)| value.is_some())).collect())
+}
+
+/// The bytes in the nodes' object stores; those of the fullest where there are many.
+pub(crate) fn store_chart(tables: &Tables) -> Json {
+    let mut nodes: Vec<&NodeRow> = tables.state.nodes.iter().filter(|node| node.alive).collect();
+    nodes.sort_by_key(|node| std::cmp::Reverse(node.store_used));
+    nodes.truncate(LINES_MAX);
+    let line = |node: &NodeRow| {
+        let points = tables.series.of(&Measured::Memory(node.node_id)).map(|(at, _, stored)| (at, stored));
+        (name(node), points.collect())
+    };
+    chart(nodes.into_iter().map(line).collect())
+}
+
+/// The cluster in short.
+pub(crate) fn overview(tables: &Tables) -> Json {
+    let state = &tables.state;
+    let devices = tables.devices();
+    let count = |word: &str| devices.iter().filter(|one| one.state == word).count();
+    let alive = state.nodes.iter().filter(|node| node.alive).count();
+    let daemon = state.daemon.clone().unwrap_or_default();
+    let running = state.jobs.iter().filter(|job| !job.ended).count();
+    json!({
+        "session": daemon.session, "address": daemon.address, "version": env!("CARGO_PKG_VERSION"), "warnings": daemon.warnings,
+        "nodes": {"alive": alive, "dead": state.nodes.len() - alive},
+        "devices": {
+            "total": devices.len(), "held": devices.iter().map(|one| one.held).sum::<f64>(), "checking": count("checking"),
+            "quarantined": count("quarantined"),
+        },
+        "waiting": state.waiting.iter().map(|one| one.count).sum::<u64>(), "jobs": {"RUNNING": running},
+        "actors": state.actors.iter().filter(|actor| actor.state != ActorPhase::Dead).count(),
+        "groups": state.placement_groups.iter().filter(|group| group.state != GroupState::Removed).count(),
+        "processes": state.workers.len(), "autoscaler": state.autoscaler, "store": state.store,
+        "totals": state.totals, "available": state.available,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use oxiray_wire::message::ChronicleBatch;
+    use oxiray_wire::state::{ChronicleEntry, ChronicleEvent, ClusterState, DevicePart};
+
+    fn node(cpus: f64, free: f64) -> NodeRow {
+        NodeRow {
+            node_id: NodeId::new([1; 28]),
+            alive: true,
+            head: true,
+            name: "one".into(),
+            resources: BTreeMap::from([("CPU".into(), cpus)]),
+            available: BTreeMap::from([("CPU".into(), free)]),
+            ..NodeRow::default()
+        }
+    }
+
+    fn look(tables: &mut Tables, free: f64, now_ms: u64) {
+        tables.look(ClusterState { nodes: vec![node(4.0, free)], ..ClusterState::default() }, now_ms);
+    }
+
+    #[test]
+    fn a_cluster_without_devices_is_shown_by_its_cpus() {
+        let mut tables = Tables::default();
+        for (at, free) in [(10_000, 4.0), (20_000, 1.0), (30_000, 1.0), (40_000, 4.0)] {
+            look(&mut tables, free, at);
+        }
+        let told = holdings(&tables, Window { from_ms: 0, to_ms: 50_000, pixels: 100 });
+        assert_eq!(
+            (told["unit"].as_str(), told["nodes"][0]["devices"][0]["label"].as_str()),
+            (Some("CPU"), Some("4 CPUs"))
+        );
+        assert_eq!(told["nodes"][0]["devices"][0]["bars"], json!([[20_000, 40_000, 0, 0.75, 0, 0, 1, null]]));
+    }
+
+    #[test]
+    fn a_picture_has_bars_with_names_shares_and_keys() {
+        let mut tables = Tables::default();
+        tables.record(&ChronicleBatch::default(), 10_000);
+        look(&mut tables, 4.0, 10_000);
+        let device =
+            Some(DevicePart { resource: "GPU".into(), slot: 2, grant: 1, share: 2_500, ..DevicePart::default() });
+        let entry = ChronicleEntry {
+            number: 8,
+            at_ms: 12_000,
+            event: ChronicleEvent::DeviceGranted,
+            node: Some(NodeId::new([1; 28])),
+            device,
+            name: "f".into(),
+            ..ChronicleEntry::default()
+        };
+        tables.record(&ChronicleBatch { entries: vec![entry], ..ChronicleBatch::default() }, 20_000);
+        let told = holdings(&tables, Window { from_ms: 0, to_ms: 50_000, pixels: 100 });
+        assert_eq!(told["nodes"][0]["devices"][0]["bars"], json!([[12_000, null, 0.0, 0.25, 0, 0, 1, "8"]]));
+        assert_eq!(
+            (&told["names"], &told["until_ms"], &told["begun_ms"]),
+            (&json!(["f"]), &json!(20_000), &json!(10_000))
+        );
+    }
+
+    #[test]
+    fn the_lines_of_a_chart_share_their_moments() {
+        let told = chart(vec![("a".into(), vec![(1, Some(1.0)), (3, None)]), ("b".into(), vec![(2, Some(2.0))])]);
+        assert_eq!(told["times"], json!([1, 2, 3]));
+        assert_eq!(told["lines"][1]["values"], json!([null, 2.0, null]));
+    }
+}

@@ -1,0 +1,195 @@
+//! Rows of lists as the page asks for them: narrowed, in order, a page at a time, with the columns that it shows (pure).
+//!
+//! - ROWS-1: an answer has [`ROWS_MAX`] rows at most. The next begin behind the last one's place in the order, whether that row
+//!   is still there or not.
+
+use serde_json::{Map, Value as Json};
+
+/// How many rows an answer has.
+const ROWS_MAX: usize = 500;
+/// How many rows an answer has where nobody says.
+const ROWS_USUAL: usize = 200;
+
+/// A row: its place in the order, highest first, its key, and its cells.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Row {
+    /// What rows are put in order by: the highest comes first.
+    pub(crate) rank: u64,
+    /// What names it.
+    pub(crate) key: String,
+    /// Its cells by column.
+    pub(crate) cells: Map<String, Json>,
+}
+
+impl Row {
+    /// A row of these cells, which are a JSON object.
+    pub(crate) fn new(rank: u64, key: impl Into<String>, cells: Json) -> Self {
+        let Json::Object(cells) = cells else { unreachable!("cells are given as an object") };
+        Self { rank, key: key.into(), cells }
+    }
+}
+
+/// What is asked of a list.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    columns: Vec<String>,
+    after: Option<(u64, String)>,
+    limit: usize,
+    search: String,
+    key: Option<String>,
+    equal: Vec<(String, String)>,
+}
+
+impl Asked {
+    /// Reads the parameters of a request. What is no word of this protocol is a column that must be equal.
+    pub(crate) fn read(parameters: impl IntoIterator<Item = (String, String)>) -> Result<Self, String> {
+        let mut asked = Self { limit: ROWS_USUAL, ..Self::default() };
+        for (name, value) in parameters {
+            match name.as_str() {
+                "columns" => {
+                    asked.columns = value.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
+                }
+                "limit" => {
+                    asked.limit = value.parse().map_err(|_| format!("limit={value} is no number"))?;
+                    if asked.limit == 0 || asked.limit > ROWS_MAX {
+                        return Err(format!("limit={value} is not between 1 and {ROWS_MAX}"));
+                    }
+                }
+                "after" => {
+                    let (rank, key) = value.split_once('~').ok_or(format!("after={value} is not what `next` said"))?;
+                    let rank = rank.parse().map_err(|_| format!("after={value} is not what `next` said"))?;
+                    asked.after = Some((rank, key.to_owned()));
+                }
+                "search" => asked.search = value.to_lowercase(),
+                "key" => asked.key = Some(value),
+                _ => asked.equal.push((name, value)),
+            }
+        }
+        Ok(asked)
+    }
+
+    /// Takes a parameter that the list itself understands.
+    pub(crate) fn take(&mut self, name: &str) -> Option<String> {
+        let at = self.equal.iter().position(|(known, _)| known == name)?;
+        Some(self.equal.swap_remove(at).1)
+    }
+
+    /// What a column must be.
+    pub(crate) fn equals(&self, name: &str) -> Option<&str> {
+        self.equal.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The key of the one row that is wanted.
+    pub(crate) fn key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+
+    fn passes(&self, row: &Row) -> bool {
+        self.key.as_ref().is_none_or(|key| *key == row.key)
+            && self.equal.iter().all(|(name, value)| row.cells.get(name).is_some_and(|cell| is(cell, value)))
+            && (self.search.is_empty() || row.cells.values().any(|cell| has(cell, &self.search)))
+    }
+}
+
+/// Whether a cell says this.
+fn is(cell: &Json, value: &str) -> bool {
+    match cell {
+        Json::String(text) => text == value,
+        Json::Null => false,
+        other => other.to_string() == value,
+    }
+}
+
+/// Whether one of a cell's texts and numbers has this in it; `searched` is in small letters.
+fn has(cell: &Json, searched: &str) -> bool {
+    match cell {
+        Json::String(text) => text.to_lowercase().contains(searched),
+        Json::Number(number) => number.to_string() == searched,
+        Json::Array(cells) => cells.iter().any(|cell| has(cell, searched)),
+        Json::Object(cells) => {
+            cells.iter().any(|(name, cell)| name.to_lowercase().contains(searched) || has(cell, searched))
+        }
+        Json::Null | Json::Bool(_) => false,
+    }
+}
+
+/// The rows that are asked for, as the page reads them. `note` is what there is to know of the list.
+pub(crate) fn listed(mut rows: Vec<Row>, asked: &Asked, note: Option<String>) -> Json {
+    rows.retain(|row| asked.passes(row));
+    let total = rows.len();
+    rows.sort_by(|one, other| other.rank.cmp(&one.rank).then_with(|| one.key.cmp(&other.key)));
+    if let Some((rank, key)) = &asked.after {
+        rows.retain(|row| row.rank < *rank || (row.rank == *rank && row.key > *key));
+    }
+    let has_more = rows.len() > asked.limit;
+    rows.truncate(asked.limit);
+    let next = rows.last().filter(|_| has_more).map(|row| format!("{}~{}", row.rank, row.key));
+    let rows: Vec<Json> = rows.into_iter().map(|row| shown(row, &asked.columns)).collect();
+    serde_json::json!({"total": total, "rows": rows, "next": next, "note": note})
+}
+
+fn shown(row: Row, columns: &[String]) -> Json {
+    let mut cells = row.cells;
+    if !columns.is_empty() {
+        cells.retain(|name, _| columns.iter().any(|column| column == name));
+    }
+    cells.insert("key".into(), row.key.into());
+    Json::Object(cells)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn asked(query: &[(&str, &str)]) -> Asked {
+        Asked::read(query.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())))
+            .expect("it is a question")
+    }
+
+    fn rows() -> Vec<Row> {
+        let state = |n: u64| if n % 2 == 0 { "ALIVE" } else { "DEAD" };
+        (0..7).map(|n| Row::new(n / 2, format!("k{n}"), json!({"n": n, "state": state(n), "of": {"GPU": 1}}))).collect()
+    }
+
+    fn keys(answer: &Json) -> Vec<&str> {
+        answer["rows"].as_array().expect("rows").iter().map(|row| row["key"].as_str().expect("a key")).collect()
+    }
+
+    #[test]
+    fn a_list_is_read_page_by_page_even_where_rows_go_meanwhile() {
+        let mut rows = rows();
+        let first = listed(rows.clone(), &asked(&[("limit", "3")]), None);
+        assert_eq!((keys(&first), &first["total"]), (vec!["k6", "k4", "k5"], &json!(7)));
+        let next = first["next"].as_str().expect("there is more").to_owned();
+        rows.retain(|row| row.key != "k5");
+        let second = listed(rows, &asked(&[("limit", "500"), ("after", &next)]), None);
+        assert_eq!((keys(&second), &second["next"]), (vec!["k2", "k3", "k0", "k1"], &Json::Null));
+    }
+
+    #[test]
+    fn rows_are_narrowed_by_columns_text_and_key() {
+        let found = |query: &[(&str, &str)]| listed(rows(), &asked(query), None)["total"].as_u64();
+        assert_eq!(found(&[("state", "ALIVE")]), Some(4));
+        assert_eq!(found(&[("state", "ALIVE"), ("n", "2")]), Some(1));
+        assert_eq!(found(&[("search", "dea")]), Some(3));
+        assert_eq!(found(&[("search", "gpu")]), Some(7));
+        assert_eq!(found(&[("key", "k3")]), Some(1));
+        assert_eq!(found(&[("nothing", "x")]), Some(0));
+    }
+
+    #[test]
+    fn only_the_columns_that_are_asked_for_are_told() {
+        let answer = listed(rows(), &asked(&[("columns", "n"), ("limit", "1")]), Some("cut".into()));
+        assert_eq!(answer["rows"], json!([{"key": "k6", "n": 6}]));
+        assert_eq!(answer["note"], "cut");
+    }
+
+    #[test]
+    fn a_question_that_is_none_is_refused_with_the_rule() {
+        for (name, value) in [("limit", "0"), ("limit", "501"), ("limit", "many"), ("after", "x"), ("after", "x~y")] {
+            let told = Asked::read([(name.to_owned(), value.to_owned())]).expect_err("refused");
+            assert!(told.contains(&format!("{name}={value}")), "{told}");
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! What the page's views ask ([the contract](../../../../docs/formats/page.md)).
+
+use super::events::level;
+use super::keeper::{Page, now_ms};
+use super::merging::Window;
+use super::replies::reply;
+use super::rows::{Asked, Row, listed};
+use super::{lists, pictures};
+use crate::answer::{Answer, json, pieces, text, unanswered};
+use crate::page_api::body;
+use crate::routes::{Request, Route, Site, route};
+use bytes::Bytes;
+use http::StatusCode;
+use oxiray_ids::NodeId;
+use oxiray_network::porch::Right;
+use oxiray_visitor::{VisitError, json as state_json};
+use oxiray_wire::message::{StateFilter, StateQuery, StateReport, SubmissionAction, SubmissionAsked};
+use oxiray_wire::state::{Severity, StateKind, Tables};
+use serde_json::{Value as Json, json};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// How old a list of what the head keeps may be.
+const KEPT_AGE: Duration = Duration::from_millis(500);
+/// How old a list may be that the head collects from all processes.
+const COLLECTED_AGE: Duration = Duration::from_millis(1_500);
+/// How many rows the head is asked for.
+const STATE_ROWS_MAX: u32 = 10_000;
+/// The most pixels of a picture.
+const PIXELS_MAX: u32 = 4_000;
+/// The shortest time between two lines of a stream.
+const LINE_PAUSE: Duration = Duration::from_millis(150);
+/// The longest time between two lines of a stream.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+/// After how long a stream ends, and the page asks anew, with a key that may have ended since.
+const STREAM_LIMIT: Duration = Duration::from_secs(60 * 60);
+
+/// The paths.
+pub(crate) const ROUTES: &[Route] = &[
+    route!("GET", "/ox/v1/overview", overview),
+    route!("GET", "/ox/v1/rows/{}", rows),
+    route!("GET", "/ox/v1/names/tasks", task_names),
+    route!("GET", "/ox/v1/holdings", holdings),
+    route!("GET", "/ox/v1/map", map),
+    route!("GET", "/ox/v1/series", series),
+    route!("GET", "/ox/v1/explain/{}", explain),
+    route!("GET", "/ox/v1/live", live),
+    route!("GET", "/ox/v1/jobs/{}/log", job_log),
+    route!("POST", "/ox/v1/jobs/{}/stop", stop_job),
+    route!("POST", "/ox/v1/jobs/{}/delete", delete_job),
+];
+
+fn wrong(said: impl Into<String>) -> Answer {
+    text(StatusCode::BAD_REQUEST, said)
+}
+
+fn parameter(request: &Request, name: &str) -> Option<String> {
+    request.query().into_iter().find(|(known, _)| known == name).map(|(_, value)| value)
+}
+
+/// A number that the query names; the usual one where it does not.
+fn number(request: &Request, name: &str, usual: u64) -> Result<u64, Answer> {
+    let Some(value) = parameter(request, name) else { return Ok(usual) };
+    // The page counts in fractions of milliseconds now and then.
+    let read = value.parse::<f64>().ok().filter(|number| number.is_finite());
+    read.map(|number| number.max(0.0) as u64).ok_or_else(|| wrong(format!("{name}={value} is no number")))
+}
+
+async fn overview(site: Rc<Site>, request: Request) -> Answer {
+    let mut told = site.page.read(pictures::overview);
+    told["may_write"] = (request.right == Right::All).into();
+    reply(&request, &told)
+}
+
+async fn map(site: Rc<Site>, request: Request) -> Answer {
+    reply(&request, &site.page.read(lists::map))
+}
+
+async fn holdings(site: Rc<Site>, request: Request) -> Answer {
+    let now = now_ms();
+    let window = || -> Result<Window, Answer> {
+        let (from_ms, to_ms) = (number(&request, "from", now.saturating_sub(600_000))?, number(&request, "to", now)?);
+        let pixels = number(&request, "pixels", 1_000)?.clamp(1, PIXELS_MAX.into()) as u32;
+        if from_ms >= to_ms {
+            return Err(wrong(format!("from={from_ms} is not before to={to_ms}")));
+        }
+        Ok(Window { from_ms, to_ms, pixels })
+    };
+    match window() {
+        Ok(window) => reply(&request, &site.page.read(|tables| pictures::holdings(tables, window))),
+        Err(answer) => answer,
+    }
+}
+
+async fn series(site: Rc<Site>, request: Request) -> Answer {
+    let node = parameter(&request, "node").and_then(|node| NodeId::from_hex(&node).ok());
+    match (parameter(&request, "of").as_deref(), node) {
+        (Some("store"), _) => reply(&request, &site.page.read(pictures::store_chart)),
+        (Some("node"), Some(node)) => reply(&request, &site.page.read(|tables| pictures::node_chart(tables, node))),
+        _ => wrong("there are series of=store, and of=node with node=IDENTIFIER"),
+    }
+}
+
+/// What the head is asked for a list, with those of the conditions that it can look at itself.
+fn state_query(kind: StateKind, asked: &Asked, columns: &[&str]) -> StateQuery {
+    let condition = |name: &&str| {
+        let value = asked.equals(name)?.to_owned();
+        Some(StateFilter { key: (*name).to_owned(), differs: false, value })
+    };
+    let mut filters: Vec<StateFilter> = columns.iter().filter_map(condition).collect();
+    if kind == StateKind::Tasks
+        && let Some((task, _)) = asked.key().and_then(|key| key.split_once(':'))
+    {
+        filters.push(StateFilter { key: "task_id".into(), differs: false, value: task.to_owned() });
+    }
+    StateQuery { kind, filters, limit: STATE_ROWS_MAX, detail: true, ..StateQuery::default() }
+}
+
+/// What is missing in a list, for people.
+fn note_of(report: &StateReport) -> Option<String> {
+    let is_cut = report.total > STATE_ROWS_MAX.into();
+    let cut = is_cut.then(|| {
+        format!("There are {} of them; {STATE_ROWS_MAX} are looked at. Narrow the search to see others.", report.total)
+    });
+    let said: Vec<String> =
+        cut.into_iter().chain(Some(report.missing.clone()).filter(|text| !text.is_empty())).collect();
+    (!said.is_empty()).then(|| said.join(" "))
+}
+
+/// A list that the head has, as rows.
+async fn state_rows(site: &Site, name: &str, asked: &Asked) -> Result<(Vec<Row>, Option<String>), VisitError> {
+    let (kind, columns, age): (_, &[&str], _) = match name {
+        "tasks" => {
+            (StateKind::Tasks, &["name", "state", "job_id", "actor_id", "parent_task_id", "worker_id"], COLLECTED_AGE)
+        }
+        "objects" => (StateKind::Objects, &[], COLLECTED_AGE),
+        "actors" => (StateKind::Actors, &["job_id"], KEPT_AGE),
+        "placement_groups" => (StateKind::PlacementGroups, &[], KEPT_AGE),
+        "jobs" => (StateKind::Jobs, &[], KEPT_AGE),
+        _ => (StateKind::Workers, &[], KEPT_AGE),
+    };
+    let report = site.page.list(&site.daemon, state_query(kind, asked, columns), age).await?;
+    let none = Tables::default();
+    let told = report.tables.as_ref().unwrap_or(&none);
+    let rows = site.page.read(|tables| match kind {
+        StateKind::Tasks => lists::tasks(&told.tasks, &tables.names),
+        StateKind::Objects => lists::objects(&told.objects),
+        StateKind::Actors => lists::actors(&told.actors, &tables.names),
+        StateKind::PlacementGroups => lists::placement_groups(&told.placement_groups),
+        StateKind::Jobs => lists::jobs(&told.jobs, tables),
+        _ => lists::workers(&told.workers, &tables.names),
+    });
+    Ok((rows, note_of(&report)))
+}
+
+/// Who held devices; one of them by its key.
+fn grant_rows(page: &Page, asked: &mut Asked) -> Result<(Vec<Row>, Option<String>), String> {
+    let mut bound = |name: &str, usual: u64| -> Result<u64, String> {
+        let Some(value) = asked.take(name) else { return Ok(usual) };
+        value.parse::<f64>().map(|number| number.max(0.0) as u64).map_err(|_| format!("{name}={value} is no number"))
+    };
+    let (from, to) = (bound("from", 0)?, bound("to", u64::MAX)?);
+    if let Some(number) = asked.key().and_then(|key| key.parse().ok()) {
+        let found =
+            page.read(|tables| tables.holdings.find(number).map(|(key, one)| lists::grant(key, one, &tables.names)));
+        return Ok((found.into_iter().collect(), None));
+    }
+    let (rows, is_cut) = page.read(|tables| lists::grants(tables, from, to));
+    Ok((rows, is_cut.then(|| "Only the newest 10,000 holdings of this span are looked at.".to_owned())))
+}
+
+async fn rows(site: Rc<Site>, request: Request) -> Answer {
+    let mut asked = match Asked::read(request.query()) {
+        Ok(asked) => asked,
+        Err(said) => return wrong(said),
+    };
+    let list = request.named.first().map(String::as_str).unwrap_or_default();
+    let (rows, note) = match list {
+        "nodes" => (site.page.read(lists::nodes), None),
+        "devices" => (site.page.read(lists::devices), None),
+        "waiting" => (site.page.read(lists::waiting), None),
+        "events" => {
+            let least = asked.take("level").and_then(|name| level(&name)).unwrap_or(Severity::Info);
+            (site.page.read(|tables| tables.events.rows(&tables.names, least)), None)
+        }
+        "grants" => match grant_rows(&site.page, &mut asked) {
+            Ok(told) => told,
+            Err(said) => return wrong(said),
+        },
+        "tasks" | "objects" | "actors" | "placement_groups" | "jobs" | "workers" => {
+            match state_rows(&site, list, &asked).await {
+                Ok(told) => told,
+                Err(error) => return unanswered(&error),
+            }
+        }
+        other => return text(StatusCode::NOT_FOUND, format!("there is no list `{other}`")),
+    };
+    reply(&request, &listed(rows, &asked, note))
+}
+
+/// How many tasks of each name are how far.
+async fn task_names(site: Rc<Site>, request: Request) -> Answer {
+    let filters =
+        parameter(&request, "job_id").map(|value| StateFilter { key: "job_id".into(), differs: false, value });
+    let filters = filters.into_iter().collect();
+    let asked =
+        StateQuery { kind: StateKind::Tasks, filters, limit: STATE_ROWS_MAX, summary: true, ..StateQuery::default() };
+    let report = match site.page.list(&site.daemon, asked, COLLECTED_AGE).await {
+        Ok(report) => report,
+        Err(error) => return unanswered(&error),
+    };
+    let calls = report.summary.as_ref().map(|summary| &summary.calls);
+    let mut names: Vec<(u64, Json)> = calls
+        .into_iter()
+        .flatten()
+        .map(|(name, counts)| {
+            let total = counts.states.values().sum();
+            (total, json!({"name": name, "states": counts.states, "total": total}))
+        })
+        .collect();
+    names.sort_by_key(|(total, _)| std::cmp::Reverse(*total));
+    names.truncate(500);
+    reply(&request, &json!({"rows": names.into_iter().map(|(_, row)| row).collect::<Vec<_>>()}))
+}
+
+/// Why something waits.
+async fn explain(site: Rc<Site>, request: Request) -> Answer {
+    let value = request.named.first().cloned().unwrap_or_default();
+    let filters = vec![StateFilter { key: "id".into(), differs: false, value }];
+    let asked = StateQuery { kind: StateKind::Explain, filters, limit: 1, ..StateQuery::default() };
+    match site.page.list(&site.daemon, asked, KEPT_AGE).await {
+        Ok(report) => match report.explanation.as_ref().map(state_json::value) {
+            Some(Ok(told)) => reply(&request, &told),
+            _ => text(StatusCode::NOT_FOUND, "nothing of that identifier is known"),
+        },
+        Err(VisitError::Failed(failure)) => text(StatusCode::NOT_FOUND, failure.text),
+        Err(error) => unanswered(&error),
+    }
+}
+
+/// A line for each change, as long as the page listens.
+async fn live(site: Rc<Site>, request: Request) -> Answer {
+    let since = match number(&request, "since", 0) {
+        Ok(since) => since,
+        Err(answer) => return answer,
+    };
+    let (answer, sender) = pieces("application/x-ndjson");
+    let may_write = request.right == Right::All;
+    tokio::task::spawn_local(async move {
+        // Whoever is still there after that asks again.
+        let _ = tokio::time::timeout(STREAM_LIMIT, tell(Rc::clone(&site.page), sender, since, may_write)).await;
+    });
+    answer
+}
+
+/// PAGE-2.
+async fn tell(page: Rc<Page>, sender: mpsc::Sender<Bytes>, mut since: u64, may_write: bool) {
+    let (_watching, mut changes) = page.watch();
+    let mut overview = Json::Null;
+    loop {
+        let (sequence, until, kinds, mut now) = page.read(|tables| {
+            (tables.sequence(), tables.until_ms, tables.changed_since(since), pictures::overview(tables))
+        });
+        let mut line = json!({"seq": sequence, "now_ms": now_ms(), "until_ms": until, "changed": kinds});
+        now["may_write"] = may_write.into();
+        if now != overview && until > 0 {
+            line["overview"] = now.clone();
+            overview = now;
+        }
+        since = sequence;
+        if sender.send(format!("{line}\n").into()).await.is_err() {
+            return;
+        }
+        tokio::select! {
+            () = sender.closed() => return,
+            // The page lives as long as who reads it.
+            _ = changes.changed() => tokio::time::sleep(LINE_PAUSE).await,
+            () = tokio::time::sleep(HEARTBEAT) => {}
+        }
+    }
+}
+
+/// What a submitted job printed from a byte on.
+async fn job_log(site: Rc<Site>, request: Request) -> Answer {
+    let from = match number(&request, "from", 0) {
+        Ok(from) => from,
+        Err(answer) => return answer,
+    };
+    let id = request.named.first().cloned().unwrap_or_default();
+    let read = SubmissionAsked { offset: from, ..order(SubmissionAction::Read, id) };
+    match site.daemon.ask(read).await {
+        Ok(told) => {
+            let is_over = told.jobs.first().is_none_or(|job| job.state.is_final());
+            let whole = whole_characters(&told.printed);
+            let printed = &told.printed[..whole];
+            let next = from + printed.len() as u64;
+            let is_ended = is_over && printed.is_empty();
+            json(&json!({
+                "text": String::from_utf8_lossy(printed), "from": from, "next": next, "ended": is_ended, "more": !printed.is_empty() && is_over,
+            }))
+        }
+        Err(error) => failed(&error),
+    }
+}
+
+/// How many bytes there are without a character at the end whose rest is still to come.
+fn whole_characters(bytes: &[u8]) -> usize {
+    match std::str::from_utf8(bytes) {
+        Err(error) if error.error_len().is_none() && error.valid_up_to() > 0 => error.valid_up_to(),
+        _ => bytes.len(),
+    }
+}
+
+fn order(action: SubmissionAction, id: String) -> SubmissionAsked {
+    SubmissionAsked { request: 0, action, id, spec: None, offset: 0 }
+}
+
+/// What the head says against an order.
+fn failed(error: &VisitError) -> Answer {
+    match error {
+        VisitError::Failed(failure) => text(StatusCode::CONFLICT, failure.text.clone()),
+        other => unanswered(other),
+    }
+}
+
+async fn stop_job(site: Rc<Site>, request: Request) -> Answer {
+    done(site, request, SubmissionAction::Stop).await
+}
+
+async fn delete_job(site: Rc<Site>, request: Request) -> Answer {
+    done(site, request, SubmissionAction::Delete).await
+}
+
+async fn done(site: Rc<Site>, mut request: Request, action: SubmissionAction) -> Answer {
+    if request.right != Right::All {
+        return text(StatusCode::FORBIDDEN, "Forbidden: this key only reads");
+    }
+    if let Err(answer) = body(&mut request).await {
+        return answer;
+    }
+    let id = request.named.first().cloned().unwrap_or_default();
+    match site.daemon.ask(order(action, id)).await {
+        Ok(_) => json(&json!({"done": true})),
+        Err(error) => failed(&error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_character_that_came_in_part_waits_for_the_rest() {
+        let text = "grün".as_bytes();
+        assert_eq!(whole_characters(text), text.len());
+        assert_eq!(whole_characters(&text[..3]), 2);
+        assert_eq!(whole_characters(&text[2..3]), 1, "alone it is told as it is, so that reading goes on");
+        assert_eq!(whole_characters(&[b'a', 0xff, b'b']), 3);
+    }
+
+    #[test]
+    fn the_head_looks_at_the_conditions_that_it_knows() {
+        let query = [("name", "f"), ("node_name", "x"), ("key", "ab:1"), ("limit", "3")];
+        let asked = Asked::read(query.map(|(name, value)| (name.to_owned(), value.to_owned()))).expect("a question");
+        let query = state_query(StateKind::Tasks, &asked, &["name", "state"]);
+        let told: Vec<_> = query.filters.iter().map(|filter| (filter.key.as_str(), filter.value.as_str())).collect();
+        assert_eq!(told, [("name", "f"), ("task_id", "ab")]);
+    }
+}

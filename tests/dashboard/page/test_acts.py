@@ -1,0 +1,188 @@
+"""What people do on the page: look at bars, walk by keys, stop jobs; and what programs may not do to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from boards import HOSTILE, Board, Opened, settled
+from watching import wait_until
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def find_bar(page: Any, words: str) -> tuple[float, float]:
+    """Where a bar is that says this: the pointer goes over the rows, just left of now."""
+    canvas = page.locator(".timeline canvas")
+    canvas.wait_for()
+    box = canvas.bounding_box()
+    for part in (0.955, 0.94, 0.9):
+        for down in range(30, int(box["height"]), 6):
+            x = box["x"] + 176 + (box["width"] - 176) * part
+            page.mouse.move(x, box["y"] + down)
+            tip = page.locator(".tip")
+            if tip.count() and words in (tip.text_content() or ""):
+                return x, box["y"] + down
+    raise AssertionError(f"no bar says {words}")
+
+
+def test_a_click_on_a_bar_shows_its_task(opened: Opened, board: Board) -> None:
+    page = opened("devices?span=60000")
+    x, y = find_bar(page, "train")
+    page.mouse.click(x, y)
+    sheet = page.get_by_role("complementary", name="Held device")
+    sheet.get_by_role("heading", name="train").wait_for()
+    assert "100 %" in sheet.inner_text()
+    sheet.get_by_role("link", name="train").first.click()
+    task = page.get_by_role("complementary", name="Task")
+    task.get_by_text("running").first.wait_for()
+    page.keyboard.press("Escape")
+    task.wait_for(state="detached")
+
+
+def test_shares_of_one_device_are_bars_above_each_other(opened: Opened) -> None:
+    page = opened("devices?span=60000")
+    _, first = find_bar(page, "Rollout, 50 %")
+    page.locator("summary").click()
+    table = page.get_by_role("table", name="Holdings of devices")
+    table.get_by_role("row", name="Rollout").nth(1).wait_for()
+    assert table.get_by_role("row", name="50 %").count() >= 2 and first > 0
+
+
+def test_a_device_that_is_ill_is_red_with_its_reason(opened: Opened, board: Board) -> None:
+    page = opened("devices?span=60000")
+    x, y = find_bar(page, "out of service")
+    box = page.locator(".timeline canvas").bounding_box()
+    page.mouse.move(0, 0)
+    page.wait_for_timeout(100)
+    red, green, blue, _ = page.evaluate(
+        "([x, y]) => { const canvas = document.querySelector('.timeline canvas'); const scale = canvas.width / canvas.clientWidth;"
+        " return Array.from(canvas.getContext('2d').getImageData(x * scale, y * scale, 1, 1).data); }",
+        [x - box["x"], y - box["y"] + 7],
+    )
+    assert red > 120 and red > 2 * green and red > 2 * blue, (red, green, blue)
+    page.mouse.click(x, y)
+    sheet = page.get_by_role("complementary", name="Held device")
+    sheet.get_by_text("79").first.wait_for()
+    assert page.locator(".figures-line", has_text="1 out of service").count() == 1
+
+
+def test_names_of_programs_stay_text(opened: Opened) -> None:
+    page = opened("tasks")
+    page.get_by_text(HOSTILE).first.wait_for()
+    page.get_by_role("row", name=HOSTILE).first.click()
+    page.get_by_role("complementary", name="Task").get_by_role("heading", name=HOSTILE).wait_for()
+    assert page.evaluate("window.harmed") is None
+    assert page.locator("#page script, #page img").count() == 0
+
+
+def test_an_error_is_shown_with_its_traceback(opened: Opened) -> None:
+    page = opened("tasks?state=FAILED")
+    page.get_by_role("row", name="load").first.click()
+    page.locator("pre.bad-log", has_text="shard 3 is not there").wait_for()
+
+
+def test_the_stop_button_stops_and_delete_deletes(opened: Opened, board: Board) -> None:
+    home = board.home
+    submitted = home.oxiray("job", "submit", "--no-wait", "--submission-id=to-stop", "--", "echo begun; sleep 3600")
+    assert submitted.returncode == 0, submitted.stderr
+    page = opened("jobs?pick=to-stop")
+    page.locator("pre.log", has_text="begun").wait_for()
+    page.get_by_role("button", name="Stop").first.click()
+    page.get_by_role("dialog").get_by_role("button", name="Keep it").click()
+    assert {row["key"]: row["state"] for row in board.rows("jobs")}["to-stop"] == "RUNNING"
+    page.get_by_role("button", name="Stop").first.click()
+    page.get_by_role("dialog").get_by_role("button", name="Stop").click()
+    wait_until(lambda: {row["key"]: row["state"] for row in board.rows("jobs")}["to-stop"] == "STOPPED")
+    page.get_by_role("button", name="Delete").first.click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    wait_until(lambda: "to-stop" not in {row["key"] for row in board.rows("jobs")})
+    page.get_by_role("complementary", name="Job").wait_for(state="detached")
+
+
+def test_a_key_that_reads_stops_nothing(opened: Opened, board: Board) -> None:
+    page = opened("jobs?pick=train-1", token=board.token("http-token-read"))
+    page.locator(".until time").wait_for()
+    button = page.get_by_role("button", name="Stop").first
+    button.wait_for()
+    assert button.is_disabled()
+
+
+def test_everything_is_reached_by_keys(opened: Opened) -> None:
+    page = opened("devices?span=60000")
+    settled(page)
+    page.keyboard.press("?")
+    page.get_by_role("dialog", name="Keys").wait_for()
+    page.keyboard.press("Escape")
+    page.locator(".timeline canvas").focus()
+    page.keyboard.press("ArrowDown")
+    told = page.locator(".timeline [role=status]")
+    wait_until(lambda: "GPU" in (told.text_content() or ""))
+    for _ in range(12):
+        if "train" in (told.text_content() or "") or "Rollout" in (told.text_content() or ""):
+            break
+        page.keyboard.press("ArrowUp")
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    page.get_by_role("complementary").get_by_role("button", name="Close").wait_for()
+    page.keyboard.press("Escape")
+    page.get_by_role("complementary").wait_for(state="detached")
+    page.keyboard.press("+")
+    for key, heading in (("t", "Tasks"), ("n", "Nodes"), ("j", "Jobs")):
+        page.keyboard.press("g")
+        page.keyboard.press(key)
+        page.locator("h1", has_text=heading).wait_for()
+    settled(page)
+    page.keyboard.press("/")
+    page.keyboard.type("train-1")
+    assert page.evaluate("document.activeElement.type") == "search"
+    wait_until(lambda: "search=train-1" in page.url)
+    page.keyboard.press("Tab")
+    for _ in range(20):
+        if page.evaluate("document.activeElement.tagName") == "TR":
+            break
+        page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.get_by_role("complementary", name="Job").wait_for()
+
+
+def test_zooming_dragging_and_following(opened: Opened) -> None:
+    page = opened("devices?span=60000")
+    settled(page)
+    box = page.locator(".timeline canvas").bounding_box()
+    middle = (box["x"] + box["width"] / 2, box["y"] + 60)
+    page.mouse.move(*middle)
+    page.mouse.wheel(0, -240)
+    wait_until(lambda: "span=" in page.url and "span=60000" not in page.url)
+    page.mouse.down()
+    page.mouse.move(middle[0] + 120, middle[1], steps=5)
+    page.mouse.up()
+    wait_until(lambda: "from=" in page.url and "to=" in page.url)
+    page.get_by_role("button", name="Follow").click()
+    wait_until(lambda: "from=" not in page.url)
+
+
+def test_the_page_comes_back_with_its_server(opened: Opened, board: Board) -> None:
+    page = opened("nodes", token=board.token())
+    settled(page)
+    board.kill()
+    page.get_by_text("reconnecting").wait_for()
+    page.get_by_text("reconnecting").wait_for(state="detached")
+    page.locator(".until time").wait_for()
+    # The browser itself says that nobody answered meanwhile.
+    opened.wrong[:] = [text for text in opened.wrong if "Failed to load resource" not in text]  # type: ignore[attr-defined]
+
+
+def test_a_key_opens_the_page_once(opened: Opened, board: Board, browser: Any) -> None:
+    key = board.ask("keys", {})["key"]
+    context = browser.new_context()
+    first = context.new_page()
+    first.goto(f"{board.address}/#key={key}")
+    first.get_by_role("navigation", name="Views").wait_for()
+    assert key not in first.url
+    other = browser.new_context()
+    second = other.new_page()
+    second.goto(f"{board.address}/#key={key}")
+    second.get_by_role("alert").get_by_text("used before").wait_for()
+    context.close()
+    other.close()

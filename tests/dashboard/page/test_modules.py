@@ -1,0 +1,69 @@
+"""The page's modules that compute, called in the browser by themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from boards import Board, Opened
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+def called(opened: Opened, board: Board) -> Any:
+    """What an expression over the names of a module is."""
+    page = opened("nodes")
+    return lambda module, expression: page.evaluate(f"import('{board.address}/static/{module}').then((m) => ({expression}))")
+
+
+HOLDINGS = """{nodes: [
+  {id: 'a', name: 'a', state: 'ALIVE', devices: [
+    {key: 'a0', label: 'GPU 0', state: 'held', reason: null, use: [], bars: [[100, 200, 0, 0.5, 0, 0, 1, '1'], [150, null, 0.5, 0.5, 0, 0, 1, '2']]},
+    {key: 'a1', label: 'GPU 1', state: 'free', reason: null, use: [[1, 0.5, 0.5]], bars: []}]},
+  {id: 'b', name: 'b', state: 'ALIVE', devices: [{key: 'b0', label: 'GPU 0', state: 'free', reason: null, use: [], bars: []}]}]}"""
+
+
+def test_rows_lie_beneath_each_other_and_folded_nodes_are_one(called: Any) -> None:
+    told = called("timeline/layout.js", f"m.layout({HOLDINGS}, new Set(['b'])).rows.map((row) => [row.type, row.top, row.height])")
+    assert [row[0] for row in told] == ["node", "device", "device", "folded"]
+    tops = [row[1] for row in told]
+    assert tops == [4, 28, 57, 93], "the second device has a line of its use"
+
+
+def test_a_point_finds_the_bar_at_its_height(called: Any) -> None:
+    find = "m.hit(m.layout({holdings}, new Set()).rows, {y}, {at}, 0, 400)?.bar?.[7] ?? null"
+    low, high = 28 + 20, 28 + 4
+    cases = {(low, 160): "1", (high, 160): "2", (high, 120): None, (high, 300): "2", (low, 300): None, (high, 500): None}
+    for (y, at), expected in cases.items():
+        told = called("timeline/layout.js", find.format(holdings=HOLDINGS, y=y, at=at))
+        assert told == expected, (y, at)
+
+
+def test_ticks_are_round_and_few(called: Any) -> None:
+    told = called("timeline/layout.js", "m.ticks({from: 1000, to: 61_000}, 8, 0)")
+    assert (told["step"], told["marked"][0], len(told["marked"])) == (10_000, 10_000, 6)
+    zoomed = called("timeline/layout.js", "m.zoomed({from: 0, to: 1000}, 250, 2)")
+    assert zoomed == {"from": -250, "to": 1750}
+
+
+def test_what_is_asked_for_stays_the_same_for_small_moves(called: Any) -> None:
+    ask = "[0, 40, 90].map((by) => m.asked({from: 100_000 + by, to: 160_000 + by}, 900)).map((one) => JSON.stringify(one))"
+    told = called("timeline/layout.js", ask)
+    assert len(set(told)) == 1
+    one = called("timeline/layout.js", "m.asked({from: 100_000, to: 160_000}, 900)")
+    assert one["from"] < 100_000 and one["to"] > 160_000 and one["pixels"] <= 4_000
+
+
+def test_amounts_and_spans_are_told_as_people_do(called: Any) -> None:
+    assert called("format.js", "[0.2, 999, 9_400, 61_000, 7_260_000, 200_000_000].map(m.span)") == [
+        "<1 ms", "999 ms", "9.4 s", "1 min 01 s", "2 h 01 min", "2 d 7 h",
+    ]  # fmt: skip
+    assert called("format.js", "[0, 1023, 1536, 3221225472].map(m.bytes)") == ["0 B", "1023 B", "1.5 KiB", "3.0 GiB"]
+    assert called("format.js", "m.colours('train', true).fill === m.colours('train', true).fill") is True
+    assert called("format.js", "m.colours('train', true).fill === m.colours('evaluate', true).fill") is False
+
+
+def test_a_thousand_nodes_fit_on_a_screen(called: Any) -> None:
+    told = called("views/map.js", "m.grid(1000, 1000)")
+    assert told["rows"] * told["cell"] <= 320 and told["columns"] * told["cell"] <= 1000
