@@ -95,7 +95,7 @@ fn answer() {
         let taken = take();
         let Some(runtime) = process::current() else { continue };
         for number in numbers {
-            runtime.tell_stacks(StackReport { number, ..taken.clone() });
+            runtime.tell_stacks(&StackReport { number, ..taken.clone() });
         }
     }
 }

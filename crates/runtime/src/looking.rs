@@ -36,7 +36,7 @@ impl Runtime {
     }
 
     /// Tells where the threads of this process are.
-    pub fn tell_stacks(&self, told: StackReport) {
+    pub fn tell_stacks(&self, told: &StackReport) {
         self.shared.with(|state| state.tell_stacks(told));
     }
 

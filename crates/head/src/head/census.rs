@@ -208,13 +208,11 @@ impl HeadCore {
 
     /// Where a worker is or was, and its process, as far as that is known.
     fn where_was(&self, worker: WorkerId) -> (Option<NodeId>, Option<WorkerId>, Option<u32>) {
-        match self.clients.key_of(worker) {
-            Some(key) => (Some(self.members.node_of(key)), Some(worker), self.workers.pid_of(key)),
-            None => {
-                let row = self.figures.ends.row_of(worker);
-                (row.and_then(|row| row.node), Some(worker), row.and_then(|row| row.pid))
-            }
+        if let Some(key) = self.clients.key_of(worker) {
+            return (Some(self.members.node_of(key)), Some(worker), self.workers.pid_of(key));
         }
+        let row = self.figures.ends.row_of(worker);
+        (row.and_then(|row| row.node), Some(worker), row.and_then(|row| row.pid))
     }
 
     /// The making of an actor, which Ray lists as a task: as far as it is by what the head knows of the actor, and the rest
@@ -223,21 +221,24 @@ impl HeadCore {
         let description = &actor.description;
         let (stage, error) = constructor_stage(&actor.state);
         let making = self.actors.making.get(&description.id);
-        let row = told.map(|told| self.task_row(told)).unwrap_or_else(|| {
-            let (node_id, worker_id, pid) = match actor.worker() {
-                Some(worker) => self.where_was(worker),
-                None => died_at(&actor.state),
-            };
-            TaskRow {
-                node_id,
-                worker_id,
-                pid,
-                surroundings: making
-                    .and_then(Making::home)
-                    .map(|home| TaskSurroundings { group: Some(home.group), ..TaskSurroundings::default() }),
-                ..TaskRow::default()
-            }
-        });
+        let row = told.map_or_else(
+            || {
+                let (node_id, worker_id, pid) = match actor.worker() {
+                    Some(worker) => self.where_was(worker),
+                    None => died_at(&actor.state),
+                };
+                TaskRow {
+                    node_id,
+                    worker_id,
+                    pid,
+                    surroundings: making
+                        .and_then(Making::home)
+                        .map(|home| TaskSurroundings { group: Some(home.group), ..TaskSurroundings::default() }),
+                    ..TaskRow::default()
+                }
+            },
+            |told| self.task_row(told),
+        );
         let name = format!("{}.__init__", description.class_name);
         TaskRow {
             task_id: description.id.creation_task(),

@@ -63,13 +63,12 @@ impl HeadCore {
 
     /// A process of which nothing is told yet.
     fn process_with(&self, key: Key) -> Option<ProcessStacks> {
-        let row = match self.workers.by_key.get(&key) {
-            Some(worker) => self.worker_row(key, worker),
-            None => {
-                let job = self.clients.job_of(key)?;
-                let detail = self.jobs.details.get(&job).filter(|detail| detail.driver == key && !detail.is_over)?;
-                self.row_of_driver(job, detail)
-            }
+        let row = if let Some(worker) = self.workers.by_key.get(&key) {
+            self.worker_row(key, worker)
+        } else {
+            let job = self.clients.job_of(key)?;
+            let detail = self.jobs.details.get(&job).filter(|detail| detail.driver == key && !detail.is_over)?;
+            self.row_of_driver(job, detail)
         };
         let WorkerRow { worker_id, pid, duty, name, job_id, node, ip, .. } = row;
         let is_driver = duty == WorkerDuty::Driver;

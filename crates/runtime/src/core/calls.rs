@@ -29,6 +29,7 @@ pub(crate) enum Target {
 
 /// When a call came to which stage, in microseconds since 1970.
 #[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_field_names, reason = "the unit stands last in each name")]
 pub(crate) struct CallTimes {
     pub(crate) called_us: u64,
     /// When its arguments were there; no sense while it waits for some.

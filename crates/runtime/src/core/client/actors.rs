@@ -200,7 +200,8 @@ impl<I: Io> Client<I> {
                 continue;
             }
             if let Some((failure, worker)) = failure {
-                if !(was_drained && self.repeat_uncounted(task)) && !self.spend_retry(task) {
+                let goes_on = (was_drained && self.repeat_uncounted(task)) || self.spend_retry(task);
+                if !goes_on {
                     self.fail_task_of(worker, task, failure);
                     continue;
                 }

@@ -38,14 +38,14 @@ impl<I: Io> Client<I> {
     pub(crate) fn stacks_wanted(&mut self, number: u64) {
         if !self.io.take_stacks(number) {
             let note = "its stacks are not available: it is no Python program, and takes none of its own".to_owned();
-            self.tell_stacks(StackReport { number, note, ..StackReport::default() });
+            self.tell_stacks(&StackReport { number, note, ..StackReport::default() });
         }
     }
 
     /// Tells the daemon where the threads of this process are.
-    pub fn tell_stacks(&mut self, told: StackReport) {
+    pub fn tell_stacks(&mut self, told: &StackReport) {
         if self.daemon.lost.is_none() {
-            self.io.send_now(DAEMON, &told);
+            self.io.send_now(DAEMON, told);
         }
     }
 
