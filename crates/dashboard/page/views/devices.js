@@ -27,7 +27,7 @@ function useSpan(given, until) {
   const span = follows ? { from: at - long * (1 - AHEAD), to: at + long * AHEAD } : { from: Number(given.from), to: Number(given.to) || Number(given.from) + long };
   const setSpan = (/** @type {{from: number, to: number} | null} */ wanted) => {
     if (!wanted) change({ from: null, to: null, span: Math.round(span.to - span.from) });
-    else if (follows && wanted.to >= span.to - 1 && Math.abs(wanted.to - wanted.from - (span.to - span.from)) > 1) change({ span: Math.round(wanted.to - wanted.from) });
+    else if (follows && wanted.to >= at && Math.abs(wanted.to - wanted.from - (span.to - span.from)) > 1) change({ span: Math.round(wanted.to - wanted.from) });
     else change({ from: Math.round(wanted.from), to: Math.round(wanted.to), span: null });
   };
   return { span, follows, setSpan };

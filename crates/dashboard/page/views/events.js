@@ -14,7 +14,7 @@ const COLUMNS = [
   { key: "at_ms", title: "When", numeric: true, show: (/** @type {any} */ row) => html`<${Moment} at=${row.at_ms} />` },
   { key: "level", title: "Level", show: (/** @type {any} */ row) => html`<${Badge} state=${row.level} />` },
   { key: "event", title: "What", show: (/** @type {any} */ row) => row.event.replaceAll("_", " ") },
-  { key: "subject", title: "Of", show: (/** @type {any} */ row) => html`<b>${row.subject || "–"}</b>` },
+  { key: "subject", title: "Of", grow: true, show: (/** @type {any} */ row) => html`<b>${row.subject || "–"}</b>` },
   { key: "text", title: "Why", grow: true, show: (/** @type {any} */ row) => row.text || "–" },
   NODE,
 ];

@@ -16,7 +16,7 @@ const COLUMNS = [
   { key: "name", title: "Runs", grow: true, show: (/** @type {any} */ row) => row.name || "–" },
   STATE,
   { key: "resources", title: "Holds", minor: true, order: (/** @type {any} */ row) => amounts(row.resources), show: (/** @type {any} */ row) => amounts(row.resources) },
-  { key: "detail", title: "How it ended", minor: true, show: (/** @type {any} */ row) => row.detail || "–" },
+  { key: "detail", title: "How it ended", grow: true, minor: true, show: (/** @type {any} */ row) => row.detail || "–" },
   STARTED, TOOK, NODE, JOB,
 ];
 const ASKED = ["pid", "duty", "name", "state", "resources", "detail", "started_ms", "ended_ms", "node_id", "node_name", "job_id"];

@@ -7,7 +7,7 @@
 
 use oxiray_ids::{ActorId, JobId, NodeId, PlacementGroupId, WorkerId};
 use oxiray_wire::state::{ChronicleEntry, ChronicleEvent, DevicePart};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 /// How many stretches that are over are kept.
@@ -129,7 +129,7 @@ pub(crate) struct Holdings {
     devices: BTreeMap<DeviceKey, Device>,
     /// The devices whose stretches are over, in the order of their ends.
     ended: VecDeque<DeviceKey>,
-    names: BTreeMap<Rc<str>, ()>,
+    names: BTreeSet<Rc<str>>,
     gaps: VecDeque<(u64, u64)>,
     begun_ms: u64,
     until_ms: u64,
@@ -259,13 +259,13 @@ impl Holdings {
     /// A name, kept once however often it is used.
     fn name(&mut self, text: &str) -> Rc<str> {
         if self.names.len() > STRETCHES_MAX {
-            self.names.retain(|name, ()| Rc::strong_count(name) > 1);
+            self.names.retain(|name| Rc::strong_count(name) > 1);
         }
-        if let Some((known, ())) = self.names.get_key_value(text) {
+        if let Some(known) = self.names.get(text) {
             return Rc::clone(known);
         }
         let name: Rc<str> = text.into();
-        self.names.insert(Rc::clone(&name), ());
+        self.names.insert(Rc::clone(&name));
         name
     }
 

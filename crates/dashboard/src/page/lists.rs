@@ -1,6 +1,6 @@
 //! Rows of the lists, from what the head says and what is kept (pure).
 
-use super::holdings::{DeviceKey, Stretch, Use, WHOLE};
+use super::holdings::{Device, DeviceKey, Stretch, Use, WHOLE};
 use super::rows::Row;
 use super::tables::{Names, Shown, Tables, amount, by_node, label, name};
 use oxiray_ids::{JobId, NodeId};
@@ -65,7 +65,7 @@ pub(crate) fn nodes(tables: &Tables) -> Vec<Row> {
 pub(crate) fn devices(tables: &Tables) -> Vec<Row> {
     let row = |(place, one): (usize, Shown<'_>)| {
         let used = one.row.and_then(|row| row.used.as_ref());
-        let held = tables.holdings.device(&one.key).into_iter().flat_map(|device| device.open());
+        let held = tables.holdings.device(&one.key).into_iter().flat_map(Device::open);
         let holders: Vec<Json> = held
             .filter(|stretch| stretch.used != Use::Quarantined)
             .map(|held| json!({"name": &*held.holder.name, "share": share(held), "pid": held.holder.pid}))

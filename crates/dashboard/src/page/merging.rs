@@ -117,7 +117,10 @@ mod tests {
         Stretch { number, from_ms, to_ms, used: Use::Held, offset: 0, share: WHOLE, holder }
     }
 
-    fn told(stretches: &[Stretch], window: Window) -> Vec<(u64, Option<u64>, String, u32, Option<u64>)> {
+    /// From when on, until when, its name, how many it is made of, and its number.
+    type Told = (u64, Option<u64>, String, u32, Option<u64>);
+
+    fn told(stretches: &[Stretch], window: Window) -> Vec<Told> {
         let bars = bars(stretches.iter(), window, 1_000);
         bars.into_iter().map(|bar| (bar.from_ms, bar.to_ms, bar.name.to_owned(), bar.count, bar.number)).collect()
     }

@@ -1,6 +1,6 @@
 //! The picture of devices over time, charts, and the cluster in short (pure).
 
-use super::holdings::{DeviceKey, Use, WHOLE};
+use super::holdings::{Device, DeviceKey, Use, WHOLE};
 use super::lists::node_state;
 use super::merging::{Bar, Window, bars};
 use super::series::Point;
@@ -93,7 +93,7 @@ fn with_devices<'tables>(
 }
 
 fn device<'tables>(tables: &'tables Tables, one: &Shown<'_>, window: Window, legend: &mut Legend<'tables>) -> Json {
-    let stretches = tables.holdings.device(&one.key).into_iter().flat_map(|device| device.stretches());
+    let stretches = tables.holdings.device(&one.key).into_iter().flat_map(Device::stretches);
     let bars = bars(stretches, window, tables.holdings.until_ms());
     let bars: Vec<Json> = bars.iter().map(|one| bar(one, legend)).collect();
     let used = tables.series.of(&Measured::Device(DeviceKey::clone(&one.key)));
@@ -129,12 +129,15 @@ fn by_cpu(tables: &Tables, node: &NodeRow, window: Window, name_number: usize) -
     json!({"id": node.node_id.to_string(), "name": name(node), "state": node_state(node), "devices": [row]})
 }
 
+/// A line of a chart: its name and its points.
+type Line = (String, Vec<(u64, Option<f32>)>);
+
 /// A chart's lines, which share their moments.
-fn chart(lines: Vec<(String, Vec<(u64, Option<f32>)>)>) -> Json {
+fn chart(lines: Vec<Line>) -> Json {
     let mut times: Vec<u64> = lines.iter().flat_map(|(_, points)| points.iter().map(|(at, _)| *at)).collect();
     times.sort_unstable();
     times.dedup();
-    let line = |(name, points): (String, Vec<(u64, Option<f32>)>)| {
+    let line = |(name, points): Line| {
         let by_time: BTreeMap<u64, Option<f32>> = points.into_iter().collect();
         let values: Vec<Option<f32>> = times.iter().map(|at| by_time.get(at).copied().flatten()).collect();
         json!({"name": name, "values": values})

@@ -21,23 +21,24 @@ pub(crate) fn reply(request: &Request, value: &Json) -> Answer {
     let mut answer = json(value);
     if let Content::Whole(bytes) = answer.body() {
         let bytes = bytes.clone();
-        finish(&mut answer, bytes, field(IF_NONE_MATCH), field(ACCEPT_ENCODING));
+        finish(&mut answer, &bytes, field(IF_NONE_MATCH), field(ACCEPT_ENCODING));
     }
     answer
 }
 
-fn finish(answer: &mut Answer, bytes: Bytes, known: &str, understood: &str) {
+fn finish(answer: &mut Answer, bytes: &Bytes, known: &str, understood: &str) {
     let mut hasher = DefaultHasher::new();
     bytes.hash(&mut hasher);
     let tag = format!("\"{:016x}\"", hasher.finish());
     if tag == known {
         *answer.status_mut() = StatusCode::NOT_MODIFIED;
         *answer.body_mut() = Content::Whole(Bytes::new());
-    } else if bytes.len() >= COMPRESSED_FROM && understood.split(',').any(|one| one.trim().starts_with("gzip")) {
-        if let Some(packed) = packed(&bytes) {
-            *answer.body_mut() = Content::Whole(packed);
-            answer.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        }
+    } else if bytes.len() >= COMPRESSED_FROM
+        && understood.split(',').any(|one| one.trim().starts_with("gzip"))
+        && let Some(packed) = packed(bytes)
+    {
+        *answer.body_mut() = Content::Whole(packed);
+        answer.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
     if let Ok(tag) = HeaderValue::from_str(&tag) {
         answer.headers_mut().insert(ETAG, tag);
@@ -60,7 +61,7 @@ mod tests {
         let mut answer = super::json(value);
         let Content::Whole(bytes) = answer.body() else { panic!("it is whole") };
         let bytes = bytes.clone();
-        finish(&mut answer, bytes, known, understood);
+        finish(&mut answer, &bytes, known, understood);
         answer
     }
 

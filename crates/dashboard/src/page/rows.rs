@@ -47,7 +47,7 @@ impl Asked {
         for (name, value) in parameters {
             match name.as_str() {
                 "columns" => {
-                    asked.columns = value.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
+                    asked.columns = value.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
                 }
                 "limit" => {
                     asked.limit = value.parse().map_err(|_| format!("limit={value} is no number"))?;
@@ -95,8 +95,9 @@ impl Asked {
 fn is(cell: &Json, value: &str) -> bool {
     match cell {
         Json::String(text) => text == value,
-        Json::Null => false,
-        other => other.to_string() == value,
+        Json::Bool(flag) => value == if *flag { "true" } else { "false" },
+        Json::Number(number) => *value == number.to_string(),
+        Json::Null | Json::Array(_) | Json::Object(_) => false,
     }
 }
 
@@ -114,7 +115,7 @@ fn has(cell: &Json, searched: &str) -> bool {
 }
 
 /// The rows that are asked for, as the page reads them. `note` is what there is to know of the list.
-pub(crate) fn listed(mut rows: Vec<Row>, asked: &Asked, note: Option<String>) -> Json {
+pub(crate) fn listed(mut rows: Vec<Row>, asked: &Asked, note: Option<&str>) -> Json {
     rows.retain(|row| asked.passes(row));
     let total = rows.len();
     rows.sort_by(|one, other| other.rank.cmp(&one.rank).then_with(|| one.key.cmp(&other.key)));
@@ -148,7 +149,7 @@ mod tests {
     }
 
     fn rows() -> Vec<Row> {
-        let state = |n: u64| if n % 2 == 0 { "ALIVE" } else { "DEAD" };
+        let state = |n: u64| if n.is_multiple_of(2) { "ALIVE" } else { "DEAD" };
         (0..7).map(|n| Row::new(n / 2, format!("k{n}"), json!({"n": n, "state": state(n), "of": {"GPU": 1}}))).collect()
     }
 
@@ -180,7 +181,7 @@ mod tests {
 
     #[test]
     fn only_the_columns_that_are_asked_for_are_told() {
-        let answer = listed(rows(), &asked(&[("columns", "n"), ("limit", "1")]), Some("cut".into()));
+        let answer = listed(rows(), &asked(&[("columns", "n"), ("limit", "1")]), Some("cut"));
         assert_eq!(answer["rows"], json!([{"key": "k6", "n": 6}]));
         assert_eq!(answer["note"], "cut");
     }

@@ -1,7 +1,7 @@
 //! All that is kept for the page (pure).
 
 use super::events::Events;
-use super::holdings::{DeviceKey, Holdings, Use, WHOLE};
+use super::holdings::{Device, DeviceKey, Holdings, Use, WHOLE};
 use super::series::Series;
 use oxiray_families::device_resource;
 use oxiray_ids::NodeId;
@@ -109,7 +109,7 @@ impl Tables {
         let is_first = self.holdings.until_ms() == 0;
         for entry in &batch.entries {
             // What still holds of what the head has forgotten else comes first, with numbers missing in between.
-            if is_first && entry.number != self.last_number + 1 {
+            if is_first && (self.last_number == 0 || entry.number != self.last_number + 1) {
                 self.holdings.begin_at(entry.at_ms);
             }
             self.last_number = entry.number;
@@ -250,7 +250,7 @@ impl Tables {
 
     fn shown<'state>(&self, row: Option<&'state DeviceRow>, key: DeviceKey) -> Shown<'state> {
         let (mut held, mut is_checked, mut reason) = (0_u32, false, None);
-        for stretch in self.holdings.device(&key).into_iter().flat_map(|device| device.open()) {
+        for stretch in self.holdings.device(&key).into_iter().flat_map(Device::open) {
             match stretch.used {
                 Use::Held => held += stretch.share,
                 Use::Checking => is_checked = true,
@@ -403,6 +403,9 @@ mod tests {
         let at = |number, at_ms| ChronicleEntry { at_ms, ..granted(number, 1, number as u32) };
         tables.record(&batch(1, vec![at(3, 10), at(7, 40), at(8, 50)]), 900);
         assert_eq!((tables.holdings.begun_ms(), tables.holdings.until_ms()), (40, 900));
+        let mut whole = Tables::default();
+        whole.record(&batch(1, vec![at(1, 10), at(2, 40)]), 900);
+        assert_eq!(whole.holdings.begun_ms(), 10, "the head remembers all from its own begin on");
         tables.stop_recording();
         tables.look(ClusterState::default(), 2_000);
         assert_eq!(tables.holdings.until_ms(), 900, "nobody knows who holds what");

@@ -60,11 +60,11 @@ fn parameter(request: &Request, name: &str) -> Option<String> {
 }
 
 /// A number that the query names; the usual one where it does not.
-fn number(request: &Request, name: &str, usual: u64) -> Result<u64, Answer> {
+fn number(request: &Request, name: &str, usual: u64) -> Result<u64, String> {
     let Some(value) = parameter(request, name) else { return Ok(usual) };
     // The page counts in fractions of milliseconds now and then.
     let read = value.parse::<f64>().ok().filter(|number| number.is_finite());
-    read.map(|number| number.max(0.0) as u64).ok_or_else(|| wrong(format!("{name}={value} is no number")))
+    read.map(|number| number.max(0.0) as u64).ok_or_else(|| format!("{name}={value} is no number"))
 }
 
 async fn overview(site: Rc<Site>, request: Request) -> Answer {
@@ -79,17 +79,17 @@ async fn map(site: Rc<Site>, request: Request) -> Answer {
 
 async fn holdings(site: Rc<Site>, request: Request) -> Answer {
     let now = now_ms();
-    let window = || -> Result<Window, Answer> {
+    let window = || -> Result<Window, String> {
         let (from_ms, to_ms) = (number(&request, "from", now.saturating_sub(600_000))?, number(&request, "to", now)?);
         let pixels = number(&request, "pixels", 1_000)?.clamp(1, PIXELS_MAX.into()) as u32;
         if from_ms >= to_ms {
-            return Err(wrong(format!("from={from_ms} is not before to={to_ms}")));
+            return Err(format!("from={from_ms} is not before to={to_ms}"));
         }
         Ok(Window { from_ms, to_ms, pixels })
     };
     match window() {
         Ok(window) => reply(&request, &site.page.read(|tables| pictures::holdings(tables, window))),
-        Err(answer) => answer,
+        Err(said) => wrong(said),
     }
 }
 
@@ -196,7 +196,7 @@ async fn rows(site: Rc<Site>, request: Request) -> Answer {
         }
         other => return text(StatusCode::NOT_FOUND, format!("there is no list `{other}`")),
     };
-    reply(&request, &listed(rows, &asked, note))
+    reply(&request, &listed(rows, &asked, note.as_deref()))
 }
 
 /// How many tasks of each name are how far.
@@ -243,7 +243,7 @@ async fn explain(site: Rc<Site>, request: Request) -> Answer {
 async fn live(site: Rc<Site>, request: Request) -> Answer {
     let since = match number(&request, "since", 0) {
         Ok(since) => since,
-        Err(answer) => return answer,
+        Err(said) => return wrong(said),
     };
     let (answer, sender) = pieces("application/x-ndjson");
     let may_write = request.right == Right::All;
@@ -285,7 +285,7 @@ async fn tell(page: Rc<Page>, sender: mpsc::Sender<Bytes>, mut since: u64, may_w
 async fn job_log(site: Rc<Site>, request: Request) -> Answer {
     let from = match number(&request, "from", 0) {
         Ok(from) => from,
-        Err(answer) => return answer,
+        Err(said) => return wrong(said),
     };
     let id = request.named.first().cloned().unwrap_or_default();
     let read = SubmissionAsked { offset: from, ..order(SubmissionAction::Read, id) };
