@@ -97,7 +97,11 @@ def test_a_device_out_of_service_and_a_worker_that_was_killed_are_events(gpus: n
     commands.run("device", "drain", f"{node}/{other}", "--reason=it is looked at", address())
     wait_until(lambda: ("device_out_of_service", other, "") in of_devices())
     assert any(row["severity"] == "ERROR" and "it is looked at" in row["message"] for row in events("source_type=RAYLET"))
-    assert "x it is looked at" in top("--cols=160")
+    line = next(line for line in top("--cols=160").splitlines() if f"GPU{other} " in line)
+    assert " out " in line and line.endswith("x"), line
+    told = json.loads(commands.run("top", "--json", address()))
+    reasons = [story["out"][1] for *_, of, story in told["devices"] if of == other]
+    assert len(reasons) == 1 and "it is looked at" in reasons[0], reasons
     os.kill(pid, signal.SIGKILL)
     with pytest.raises(ray.exceptions.WorkerCrashedError):
         ray.get(task, timeout=60)

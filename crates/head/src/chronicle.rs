@@ -24,7 +24,7 @@ use oxiray_wire::state::{
 };
 use prost::Message as _;
 pub(crate) use readers::Readers;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The most entries of the ring.
 const ENTRIES_MAX: usize = 65_536;
@@ -173,6 +173,12 @@ impl Chronicle {
         let from = Subject { node, resource: String::new(), slot: 0, about: About::Service };
         let of_node = self.standing.range(from..).take_while(move |(subject, _)| subject.node == node);
         of_node.filter_map(|(_, number)| Some(decoded(self.kept(*number)?)))
+    }
+
+    /// The grants that hold of a node's devices: resource, number and grant.
+    pub(crate) fn grants_of(&self, node: NodeId) -> BTreeSet<(String, u32, u64)> {
+        let parts = self.standing_of(node).filter_map(|entry| entry.device).filter(|part| part.grant > 0);
+        parts.map(|part| (part.resource, part.slot, part.grant)).collect()
     }
 
     /// The last word on that, where it holds.

@@ -66,7 +66,7 @@ pub(crate) struct List {
 /// What is shown in a view, filtered and sorted as was chosen.
 pub(crate) fn list(recorded: &Recorded, screen: &Screen) -> List {
     let mut list = match screen.view {
-        View::Devices => devices(recorded),
+        View::Devices => devices(recorded, screen.shows_detail),
         View::Nodes => nodes(recorded),
         View::Jobs => jobs(recorded),
         View::Tasks => tasks(recorded),
@@ -124,7 +124,7 @@ pub(crate) fn weight(percent: u64) -> char {
 }
 
 /// All devices: those that living nodes offer, and those of which something is told.
-fn devices(recorded: &Recorded) -> List {
+fn devices(recorded: &Recorded, has_detail: bool) -> List {
     let nodes: BTreeMap<_, &NodeRow> = recorded.cluster.nodes.iter().map(|node| (node.node_id, node)).collect();
     let of_node = |node: &&NodeRow| {
         let (id, offered) = (node.node_id, node.resources.iter().filter(|(name, _)| is_device(name)));
@@ -137,7 +137,11 @@ fn devices(recorded: &Recorded) -> List {
     let unknown = DeviceStory::default();
     let rows = keys.into_iter().map(|key| {
         let story = recorded.devices.get(&key).unwrap_or(&unknown);
-        device(recorded, key.clone(), nodes.get(&key.0).copied(), story)
+        let mut row = device(recorded, key.clone(), nodes.get(&key.0).copied(), story);
+        if has_detail {
+            row.detail = device_detail(recorded, &key, &row.cells[0].text, story);
+        }
+        row
     });
     let columns = vec![
         ("DEVICE", 16),
@@ -159,25 +163,15 @@ fn device(recorded: &Recorded, key: DeviceKey, node: Option<&NodeRow>, story: &D
     let bar = if story.out.is_some() { "out".to_owned() } else { bar(held) };
     let busy = used.and_then(|used| used.busy_percent);
     let memory = used.and_then(|used| Some((used.used_bytes?, used.total_bytes?)));
-    let holders: Vec<String> = story.holders().map(|span| span.name.clone()).collect();
+    let holders: Vec<&str> = story.holders().map(|span| span.name.as_str()).collect();
     let holder = match (&story.out, holders.len()) {
         (Some((_, why)), _) => format!("x {why}"),
         (None, 0) => String::new(),
-        (None, 1) => mark_of(story).to_owned() + &holders[0],
+        (None, 1) => mark_of(story).to_owned() + holders[0],
         (None, count) => format!("{}{} +{}", mark_of(story), holders[0], count - 1),
     };
     let since = story.out.as_ref().map(|(at, _)| *at).or_else(|| story.holders().map(|span| span.from_ms).min());
     let age_ms = since.map(|since| recorded.now_ms.saturating_sub(since));
-    let mut detail = vec![("device", name.clone()), ("id", story.id.clone()), ("node", key.0.hex())];
-    if let Some((at, why)) = &story.out {
-        detail.push(("out of service", format!("since {}: {why}", clock(*at))));
-    }
-    for span in story.holders() {
-        let state = span.returning_ms.map_or(String::new(), |at| format!(", being given back since {}", clock(at)));
-        let share = span.share as f64 / 10_000.0;
-        let since = age(recorded.now_ms.saturating_sub(span.from_ms));
-        detail.push((word(span.kind), format!("{} (pid {}): {share} for {since}{state}", span.name, span.pid)));
-    }
     let cells = vec![
         Cell::from(name),
         number(bar, held as f64),
@@ -193,7 +187,22 @@ fn device(recorded: &Recorded, key: DeviceKey, node: Option<&NodeRow>, story: &D
         age_ms.map_or_else(|| number("", -1.0), |ms| number(age(ms), ms as f64)),
         Cell::default(),
     ];
-    Row { cells, target: Target::Device(key), detail }
+    Row { cells, target: Target::Device(key), detail: Vec::new() }
+}
+
+/// All that is known of a device.
+fn device_detail(recorded: &Recorded, key: &DeviceKey, name: &str, story: &DeviceStory) -> Vec<(&'static str, String)> {
+    let mut detail = vec![("device", name.to_owned()), ("id", story.id.clone()), ("node", key.0.hex())];
+    if let Some((at, why)) = &story.out {
+        detail.push(("out of service", format!("since {}: {why}", clock(*at))));
+    }
+    for span in story.holders() {
+        let state = span.returning_ms.map_or(String::new(), |at| format!(", being given back since {}", clock(at)));
+        let share = span.share as f64 / 10_000.0;
+        let since = age(recorded.now_ms.saturating_sub(span.from_ms));
+        detail.push((word(span.kind), format!("{} (pid {}): {share} for {since}{state}", span.name, span.pid)));
+    }
+    detail
 }
 
 fn word(kind: DemandKind) -> &'static str {

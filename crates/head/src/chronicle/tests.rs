@@ -1,7 +1,6 @@
 use super::*;
 use oxiray_wire::state::DemandKind;
 use proptest::prelude::*;
-use std::collections::BTreeSet;
 
 const NODE: u8 = 1;
 

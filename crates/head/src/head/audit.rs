@@ -26,6 +26,7 @@ impl HeadCore {
     pub(crate) fn audit(&self) {
         self.own.audit();
         self.audit_own();
+        self.audit_chronicle();
         self.audit_shares();
         self.audit_waiting();
         self.audit_workers();
@@ -36,6 +37,12 @@ impl HeadCore {
                 "ACTOR-1: a name is a living actor's"
             );
         }
+    }
+
+    /// CHRONICLE-2: what the chronicle says to hold of the head's own devices is what their ledger has granted.
+    fn audit_chronicle(&self) {
+        let told = self.figures.chronicle.grants_of(self.own.plan().node);
+        assert_eq!(told, self.own.device_grants(), "CHRONICLE-2");
     }
 
     /// What is left that somebody must still let go of: nothing, once every client is gone and every device is back.

@@ -9,7 +9,7 @@ use crate::Key;
 use crate::worker::{Duty, Worker};
 use oxiray_resources::GrantId;
 use oxiray_wire::message::{DeviceHolding, HoldingPhase};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A device, and a grant of a part of it.
 type Part = (String, u32, GrantId);
@@ -56,6 +56,11 @@ impl NodeCore {
         });
         let changed = now.iter().filter(|(part, of)| before.get(*part) != Some(of)).map(|(_, of)| of.clone());
         over.chain(changed).collect()
+    }
+
+    /// What the ledger has granted of devices: resource, number and grant.
+    pub fn device_grants(&self) -> BTreeSet<(String, u32, u64)> {
+        self.holdings().into_keys().map(|(resource, slot, grant)| (resource, slot, grant.number())).collect()
     }
 
     fn holdings(&self) -> BTreeMap<Part, DeviceHolding> {
