@@ -93,7 +93,7 @@ enum Subject {
 /// Where they are read.
 enum Source {
     /// From nodes, each of which may take so long to answer.
-    Cluster(Visitor, Duration),
+    Cluster(Box<Visitor>, Duration),
     Ended(Box<Archive>),
 }
 
@@ -143,7 +143,7 @@ pub(crate) fn run(options: &LogsOptions) -> anyhow::Result<()> {
     let Ok(limit) = Duration::try_from_secs_f64(options.timeout) else {
         bail!("--timeout is {}; it is a number of seconds, such as 10", options.timeout);
     };
-    show(options, &mut Source::Cluster(visit::begin(&found)?, limit), &nodes)
+    show(options, &mut Source::Cluster(Box::new(visit::begin(&found)?), limit), &nodes)
 }
 
 fn show(options: &LogsOptions, source: &mut Source, nodes: &[Option<NodeId>]) -> anyhow::Result<()> {
@@ -218,7 +218,7 @@ fn print(options: &LogsOptions, source: &mut Source, found: &[Found]) -> anyhow:
     }
     match source {
         Source::Cluster(visitor, _) if options.follow => {
-            follow(visitor, found, ends, found.len() > 1 && !options.quiet)
+            follow(visitor, found, &ends, found.len() > 1 && !options.quiet)
         }
         Source::Cluster(..) | Source::Ended(_) => Ok(()),
     }
@@ -263,7 +263,7 @@ fn print_one(source: &mut Source, one: &Found, tail: i64) -> anyhow::Result<u64>
 }
 
 /// Prints what comes to be in the files, until nothing more will.
-fn follow(visitor: &mut Visitor, found: &[Found], ends: Vec<u64>, names: bool) -> anyhow::Result<()> {
+fn follow(visitor: &mut Visitor, found: &[Found], ends: &[u64], names: bool) -> anyhow::Result<()> {
     if found.len() > FOLLOWED_MAX {
         bail!(
             "{} files are meant, and at most {FOLLOWED_MAX} can be followed at once: say more exactly which",
@@ -346,14 +346,14 @@ fn subject(options: &LogsOptions) -> anyhow::Result<Subject> {
                 TaskId::from_hex(given).or_else(|_| Ok::<_, anyhow::Error>(TaskId::from_hex(&whole(&["tasks"])?)?))?;
             of(LogSelector { task: Some(task), attempt: options.attempt, ..LogSelector::default() })
         }
-        "worker" => match given.parse() {
-            Ok(pid) => of(LogSelector { pid: Some(pid), ..LogSelector::default() }),
-            Err(_) => {
-                let id = WorkerId::from_hex(given)
-                    .or_else(|_| Ok::<_, anyhow::Error>(WorkerId::from_hex(&whole(&["workers"])?)?))?;
-                of(LogSelector { worker: Some(id), ..LogSelector::default() })
+        "worker" => {
+            if let Ok(pid) = given.parse() {
+                return of(LogSelector { pid: Some(pid), ..LogSelector::default() });
             }
-        },
+            let id = WorkerId::from_hex(given)
+                .or_else(|_| Ok::<_, anyhow::Error>(WorkerId::from_hex(&whole(&["workers"])?)?))?;
+            of(LogSelector { worker: Some(id), ..LogSelector::default() })
+        }
         _ => match JobId::from_hex(given) {
             Ok(job) => of(LogSelector { job: Some(job), ..LogSelector::default() }),
             Err(_) => Ok(Subject::Submitted(given.to_owned())),

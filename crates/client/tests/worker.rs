@@ -170,6 +170,12 @@ impl Language for Toy {
         call.name.clone()
     }
 
+    fn shares_output(&self) -> bool {
+        false
+    }
+
+    fn flush_output(&mut self) {}
+
     fn attempt(&mut self, mut call: UnderWay<String>) -> Attempt<Self> {
         self.attempts += 1;
         let (name, function) = (call.own.clone(), call.call.function.clone());

@@ -138,7 +138,8 @@ impl Archive {
 
     /// What is there besides the files of workers.
     fn others(&self) -> impl Iterator<Item = ListedLog> {
-        let is_other = |name: &str| !name.starts_with("worker-") && !name.ends_with(".new");
+        let is_unfinished = |name: &str| Path::new(name).extension().is_some_and(|extension| extension == "new");
+        let is_other = move |name: &str| !name.starts_with("worker-") && !is_unfinished(name);
         let found = entries(&self.directory).filter(move |(name, _)| is_other(name));
         found.map(|(name, metadata)| ListedLog {
             name,

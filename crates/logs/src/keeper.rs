@@ -90,11 +90,11 @@ impl Keeper {
 
     /// Keeps what a pipe brought; `missed` bytes before it are not there, since writing could not keep up.
     pub fn append(&mut self, name: FileName, pieces: &[Printed], missed: u64, now_ms: u64) {
-        if !self.archive.files.contains_key(&name) {
-            self.archive.files.insert(name, KeptFile::begun(now_ms));
-            self.since.files += 1;
-        }
-        let Some(file) = self.archive.files.get_mut(&name) else { return };
+        let since = &mut self.since;
+        let file = self.archive.files.entry(name).or_insert_with(|| {
+            since.files += 1;
+            KeptFile::begun(now_ms)
+        });
         // One worker may work for a job twice.
         (file.ended_ms, file.written_ms) = (None, now_ms);
         if missed > 0 {
@@ -171,13 +171,12 @@ impl Keeper {
 
     /// The file that is written to.
     fn opened(&mut self, name: FileName) -> io::Result<&mut File> {
-        let open = match self.open.take().filter(|(open, _)| *open == name) {
-            Some(open) => open,
-            None => {
-                let path = segment_path(&self.archive.directory, &name, 0);
-                let open = || OpenOptions::new().create(true).append(true).mode(0o600).open(&path);
-                (name, self.with_spare(open)?)
-            }
+        let open = if let Some(open) = self.open.take().filter(|(open, _)| *open == name) {
+            open
+        } else {
+            let path = segment_path(&self.archive.directory, &name, 0);
+            let open = || OpenOptions::new().create(true).append(true).mode(0o600).open(&path);
+            (name, self.with_spare(open)?)
         };
         Ok(&mut self.open.insert(open).1)
     }

@@ -84,7 +84,9 @@ impl Parts {
             open.push(Open { span, from: None });
         }
         if open.len() > 1 {
-            open.iter_mut().for_each(|one| one.span.shared = true);
+            for one in open {
+                one.span.shared = true;
+            }
         }
     }
 

@@ -223,8 +223,10 @@ impl LogClient {
     pub(crate) fn forget(&mut self, key: Key) -> Vec<(Key, u64)> {
         self.batch.push(Order::Forget { asker: key });
         self.passed.retain(|_, passed| passed.asker != key);
-        let unanswered = self.passed.extract_if(.., |_, passed| passed.member == key);
-        unanswered.map(|(_, passed)| (passed.asker, passed.request)).collect()
+        let of_member = self.passed.values().filter(|passed| passed.member == key);
+        let unanswered = of_member.map(|passed| (passed.asker, passed.request)).collect();
+        self.passed.retain(|_, passed| passed.member != key);
+        unanswered
     }
 
     /// Hands over what came in this turn.

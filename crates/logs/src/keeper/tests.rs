@@ -77,9 +77,9 @@ fn a_file_has_ray_s_name_and_first_line_and_its_attempts_are_found() {
     keeper.append(file, &[lines("again\n")], 0, 6);
     let text = fs::read_to_string(folder.path().join(file.to_string())).expect("there");
     assert_eq!(text, ":job_id:01000000\nbefore\none\ntwo\nagain\n");
-    let open = (1, "again\n".to_owned(), false);
-    assert_eq!(printed(keeper.archive(), 1, None), [(0, "one\ntwo\n".into(), false), open.clone()]);
-    assert_eq!(printed(keeper.archive(), 1, Some(1)), [open.clone()]);
+    let open = || (1, "again\n".to_owned(), false);
+    assert_eq!(printed(keeper.archive(), 1, None), [(0, "one\ntwo\n".into(), false), open()]);
+    assert_eq!(printed(keeper.archive(), 1, Some(1)), [open()]);
     assert_eq!(printed(keeper.archive(), 2, None), [], "it printed nothing");
     // Its process dies: what it printed last is of the attempt that it ran.
     let words = keeper.end(file.worker, 9).expect("it said something");

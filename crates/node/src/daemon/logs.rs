@@ -35,13 +35,11 @@ impl Daemon {
             );
             return self.refuse_logs(asker, asked.request, FailureCode::NotFound.because(text));
         };
-        match self.workers.logs.pass(member, asker, asked.request) {
-            Some(request) => self.queue(member, &LogQuery { request, ..asked.clone() }.into(), Vec::new()),
-            None => {
-                let text = "too many questions about logs wait for nodes: ask again later";
-                self.refuse_logs(asker, asked.request, FailureCode::System.because(text));
-            }
+        if let Some(request) = self.workers.logs.pass(member, asker, asked.request) {
+            return self.queue(member, &LogQuery { request, ..asked.clone() }.into(), Vec::new());
         }
+        let text = "too many questions about logs wait for nodes: ask again later";
+        self.refuse_logs(asker, asked.request, FailureCode::System.because(text));
     }
 
     fn refuse_logs(&mut self, asker: Key, request: u64, failure: Failure) {
