@@ -147,9 +147,9 @@ impl Watch {
     ) -> anyhow::Result<()> {
         self.ask_chronicle()?;
         let mut shown = self.recorded.clone();
-        let (mut is_new, mut drawn) = (true, Instant::now() - FRAME_PERIOD);
+        let (mut is_new, mut due) = (true, Instant::now());
         loop {
-            if is_new && drawn.elapsed() >= FRAME_PERIOD {
+            if is_new && Instant::now() >= due {
                 if !screen.is_paused {
                     self.recorded.is_now(now_ms());
                     shown.clone_from(&self.recorded);
@@ -158,9 +158,9 @@ impl Watch {
                     let area = frame.area();
                     draw::draw(frame.buffer_mut(), area, &shown, screen, palette);
                 })?;
-                (is_new, drawn) = (false, Instant::now());
+                (is_new, due) = (false, Instant::now() + FRAME_PERIOD);
             }
-            self.wait(is_new.then(|| drawn + FRAME_PERIOD))?;
+            self.wait(is_new.then_some(due))?;
             is_new |= self.hear()?;
             if Instant::now() >= self.next {
                 self.ask_state(screen.view)?;

@@ -270,7 +270,8 @@ fn decoded(kept: &Kept) -> ChronicleEntry {
 /// Cuts a text at a character's boundary.
 fn cut(text: &mut String) {
     if text.len() > TEXT_MAX {
-        text.truncate(text.floor_char_boundary(TEXT_MAX));
+        let end = (0..=TEXT_MAX).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        text.truncate(end);
         text.push('…');
     }
 }

@@ -142,7 +142,7 @@ impl Screen {
     fn show(&mut self, view: View) {
         if self.view != view {
             let (is_paused, filter) = (self.is_paused, std::mem::take(&mut self.filter));
-            *self = Self { view, is_paused, filter, ..Self::default() };
+            *self = Self { view, filter, is_paused, ..Self::default() };
         }
     }
 

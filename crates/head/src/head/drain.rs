@@ -68,11 +68,11 @@ impl HeadCore {
 
     fn begin_drain(&mut self, key: Key, deadline_ms: Option<u64>, reason: String) {
         let until = deadline_ms.map(|left| self.clock.now + Duration::from_millis(left));
+        self.note_draining(ChronicleEvent::NodeDraining, key, &reason);
         let drain = self.members.drains.entry(key).or_default();
-        (drain.until, drain.reason) = (until, reason.clone());
+        (drain.until, drain.reason) = (until, reason);
         self.members.show(key);
         self.tell_draining(key);
-        self.note_draining(ChronicleEvent::NodeDraining, key, &reason);
     }
 
     /// A member comes back that the last head was emptying.
