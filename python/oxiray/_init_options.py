@@ -115,7 +115,7 @@ DOCUMENTATION = """Connects to a cluster, or starts a private one on this machin
     local_mode: bool. Removed: True raises RuntimeError.
     ignore_reinit_error: bool. Whether to keep the connection there is, rather than to raise; False by default.
     include_dashboard: bool or None. Whether a new cluster answers over HTTP, on this machine: Ray's jobs API, lists of what runs,
-        and a page. It does not where this and dashboard_port are left out.
+        and a page. By default it does where dashboard_port is given.
     dashboard_port: int or None. Where; the first free port from 8265 on by default.
     dashboard_host: str; proxy_server_url: str or None. Without effect: for other machines `oxiray start --head
         --dashboard-host` answers.

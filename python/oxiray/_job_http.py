@@ -20,7 +20,7 @@ from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import Any
 
-from oxiray import _environment_cache as cache, _environment_packages as packages
+from oxiray import _core, _environment_packages as packages
 
 #: How long an answer may take, in seconds.
 _ANSWER_LIMIT_S = 60
@@ -170,7 +170,7 @@ def _token() -> str:
 def _own_token(address: str) -> str:
     """The token of the cluster of this user, on this machine, whose dashboard has the address; empty where it is another's."""
     asked = urllib.parse.urlsplit(address)
-    for file in cache.root().glob("session_*/dashboard.json"):
+    for file in _core.sessions_root().glob("session_*/dashboard.json"):
         try:
             told = json.loads(file.read_text())
             known = urllib.parse.urlsplit(told["url"])

@@ -58,6 +58,11 @@ def top(*words: str) -> str:
     return commands.run("top", "--once", address(), *words)
 
 
+def row_of(slot: int) -> str:
+    """What is drawn of a GPU."""
+    return next(line for line in top("--cols=160").splitlines() if f"GPU{slot} " in line).rstrip()
+
+
 @ray.remote(num_gpus=1, num_cpus=0, max_retries=0)
 def holds(mark: str) -> None:
     """Tells its process and its GPU, and holds that until it is told to end."""
@@ -72,10 +77,10 @@ def test_who_held_a_device_is_told_from_the_grant_until_it_is_free(gpus: nvml.An
     wait_until(lambda: mark.exists() and " " in mark.read_text())
     pid, slot = map(int, mark.read_text().split())
     wait_until(lambda: ("device_granted", slot, "holds") in of_devices())
-    frame = top("--cols=160")
-    line = next(line for line in frame.splitlines() if f"GPU{slot} " in line)
-    assert "##########" in line and "holds" in line and line.rstrip().endswith("h"), frame
-    assert "devices held 1" in frame.splitlines()[0]
+    # The last of the cells that stand for the past minute is the second that has just ended.
+    wait_until(lambda: row_of(slot).endswith("h"))
+    assert "##########" in row_of(slot) and "holds" in row_of(slot)
+    assert "devices held 1" in top().splitlines()[0]
     told = json.loads(commands.run("top", "--json", address()))
     spans = [span for *_, of, story in told["devices"] if of == slot for span in story["spans"]]
     assert [(span["name"], span["pid"], span["share"]) for span in spans] == [("holds", pid, 10_000)]
@@ -97,8 +102,8 @@ def test_a_device_out_of_service_and_a_worker_that_was_killed_are_events(gpus: n
     commands.run("device", "drain", f"{node}/{other}", "--reason=it is looked at", address())
     wait_until(lambda: ("device_out_of_service", other, "") in of_devices())
     assert any(row["severity"] == "ERROR" and "it is looked at" in row["message"] for row in events("source_type=RAYLET"))
-    line = next(line for line in top("--cols=160").splitlines() if f"GPU{other} " in line)
-    assert " out " in line and line.endswith("x"), line
+    wait_until(lambda: row_of(other).endswith("x"))
+    assert " out " in row_of(other)
     told = json.loads(commands.run("top", "--json", address()))
     reasons = [story["out"][1] for *_, of, story in told["devices"] if of == other]
     assert len(reasons) == 1 and "it is looked at" in reasons[0], reasons

@@ -31,7 +31,7 @@ pub(crate) enum Order {
     /// Shows what is used, by whom, and what waits.
     Status(StatusOptions),
     /// Shows who holds which device, and what runs and waits, as it goes; --once prints it.
-    Top(crate::top::TopOptions),
+    Top(TopOptions),
     /// Ends with status 0 where the cluster answers, and with 1 where it does not.
     HealthCheck(HealthOptions),
     /// Lists actors, events, jobs, nodes, objects, placement-groups, runtime-envs, tasks or workers.
@@ -383,6 +383,28 @@ pub(crate) struct PlanOptions {
     /// The cluster's address; the current one where it is left out.
     #[arg(long)]
     pub(crate) address: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TopOptions {
+    /// The cluster's address; the one on this machine where it is left out.
+    #[arg(long)]
+    pub(crate) address: Option<String>,
+    /// Prints one frame as text and ends.
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Prints what a frame would be made of as JSON and ends.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The view that is shown first: devices, nodes, jobs, tasks, actors, waiting, events.
+    #[arg(long, default_value = "devices")]
+    pub(crate) view: String,
+    /// How wide the frame of --once is.
+    #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u16).range(20..=1000))]
+    pub(crate) cols: u16,
+    /// How high it is.
+    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u16).range(5..=1000))]
+    pub(crate) rows: u16,
 }
 
 #[derive(Debug, Args)]

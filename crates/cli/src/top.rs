@@ -13,10 +13,10 @@ mod screen;
 #[cfg(test)]
 mod tests;
 
+use crate::arguments::TopOptions;
 use crate::visit::{self, ANSWER_LIMIT};
 use crate::{list, say};
-use anyhow::Context as _;
-use clap::Args;
+use anyhow::{Context as _, anyhow};
 use draw::Palette;
 use oxiray_visitor::{FoundSession, Question as _, Visitor, json};
 use oxiray_wire::message::{
@@ -45,28 +45,6 @@ const LOG_BYTES: usize = 64 << 10;
 /// The most jobs that are listed.
 const JOBS_MAX: u32 = 1_000;
 
-#[derive(Debug, Args)]
-pub(crate) struct TopOptions {
-    /// The cluster's address; the one on this machine where it is left out.
-    #[arg(long)]
-    address: Option<String>,
-    /// Prints one frame as text and ends.
-    #[arg(long)]
-    once: bool,
-    /// Prints what a frame would be made of as JSON and ends.
-    #[arg(long)]
-    json: bool,
-    /// The view that is shown first: devices, nodes, jobs, tasks, actors, waiting, events.
-    #[arg(long, default_value = "devices", value_parser = view)]
-    view: View,
-    /// How wide the frame of --once is.
-    #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u16).range(20..=1000))]
-    cols: u16,
-    /// How high it is.
-    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u16).range(5..=1000))]
-    rows: u16,
-}
-
 fn view(name: &str) -> Result<View, String> {
     let found = View::ALL.into_iter().find(|(_, known)| *known == name);
     let names = || View::ALL.map(|(_, name)| name).join(", ");
@@ -74,9 +52,10 @@ fn view(name: &str) -> Result<View, String> {
 }
 
 pub(crate) fn run(options: &TopOptions) -> anyhow::Result<()> {
+    let view = view(&options.view).map_err(|error| anyhow!(error))?;
     let found = visit::find(options.address.as_deref())?;
     let mut watch = Watch::begin(found)?;
-    let mut screen = Screen { view: options.view, ..Screen::default() };
+    let mut screen = Screen { view, ..Screen::default() };
     watch.catch_up()?;
     if options.json {
         let mut told = json::value(&watch.recorded)?;

@@ -12,6 +12,12 @@ fn cache(folder: Option<PathBuf>) -> PyResult<PackageCache> {
     Ok(folder.map_or_else(PackageCache::of_user, |folder| Ok(PackageCache::at(folder)))?)
 }
 
+/// The folder of this user's sessions, in which the cache lies.
+#[pyfunction]
+fn sessions_root() -> PyResult<PathBuf> {
+    Ok(oxiray_wire::session::root(|name| std::env::var(name).ok())?)
+}
+
 /// Where a package's file is, or would be.
 #[pyfunction]
 #[pyo3(signature = (name, folder = None))]
@@ -76,6 +82,7 @@ fn tree_bytes(py: Python<'_>, folder: PathBuf) -> u64 {
 
 /// Adds what Python calls to the module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(sessions_root, module)?)?;
     module.add_function(wrap_pyfunction!(package_file, module)?)?;
     module.add_function(wrap_pyfunction!(package_keep, module)?)?;
     module.add_function(wrap_pyfunction!(environments_folder, module)?)?;

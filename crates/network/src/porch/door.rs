@@ -326,7 +326,7 @@ impl<A: FnMut(ProvenPeer)> Door<A> {
             };
             match next {
                 Next::Stays(stranger) if matches!(stranger.doing, Doing::Leaving | Doing::Left) => {
-                    self.leaves(stranger, now)
+                    self.leaves(stranger, now);
                 }
                 Next::Stays(stranger) => self.heard.push_back(stranger),
                 Next::Enters(stranger) => self.enters(stranger, now),
@@ -337,16 +337,12 @@ impl<A: FnMut(ProvenPeer)> Door<A> {
     }
 
     fn enters(&mut self, mut stranger: Stranger, now: Instant) {
-        match PorchPlace::take(&self.inside) {
-            Some(place) => {
-                let Stranger { stream, said: heard, peer, .. } = stranger;
-                (self.admit)(ProvenPeer { stream, heard, place, peer });
-            }
-            None => {
-                stranger.refuse(&PorchRefusal::FULL, now);
-                self.leaves(stranger, now);
-            }
+        if let Some(place) = PorchPlace::take(&self.inside) {
+            let Stranger { stream, said: heard, peer, .. } = stranger;
+            return (self.admit)(ProvenPeer { stream, heard, place, peer });
         }
+        stranger.refuse(&PorchRefusal::FULL, now);
+        self.leaves(stranger, now);
     }
 
     fn leaves(&mut self, mut stranger: Stranger, now: Instant) {
