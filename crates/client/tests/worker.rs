@@ -139,13 +139,6 @@ impl Language for Toy {
         &self.runtime
     }
 
-    fn shares_output(&self) -> bool {
-        false
-    }
-
-    /// It prints nothing.
-    fn flush_output(&mut self) {}
-
     fn wait(&mut self, mut next: impl FnMut() -> Result<Duty, RuntimeError> + Send) -> Result<Duty, RuntimeError> {
         loop {
             match next() {

@@ -14,7 +14,7 @@ const API_VERSION: &str = "4";
 const RAY_VERSION: &str = "2.60.0";
 
 #[derive(Serialize)]
-struct Version {
+struct Described {
     version: &'static str,
     ray_version: &'static str,
     ray_commit: &'static str,
@@ -24,7 +24,7 @@ struct Version {
 
 pub(crate) async fn version(site: Rc<Site>, _: Request) -> Answer {
     let session = site.session.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    json(&Version {
+    json(&Described {
         version: API_VERSION,
         ray_version: RAY_VERSION,
         ray_commit: "",

@@ -32,7 +32,7 @@ async fn lend_key(site: Rc<Site>, request: Request) -> Answer {
 
 /// A session's key, for the page, which has a one-time key.
 async fn begin_session(site: Rc<Site>, request: Request) -> Answer {
-    let shown = request.head.headers.get("authorization").map(|value| value.as_bytes());
+    let shown = request.head.headers.get("authorization").map(http::HeaderValue::as_bytes);
     let key = shown.and_then(|value| value.strip_prefix(b"Bearer ")).unwrap_or_default();
     if request.right != Right::Trade || !site.rules.keys.use_up(key, Instant::now()) {
         return text(
@@ -53,7 +53,7 @@ fn lent(site: &Site, right: Right, lifetime: Duration) -> Answer {
 /// The body of a request that changes something: JSON, and said to be. A page of another site cannot say so without being asked about
 /// it first.
 pub(crate) async fn body(request: &mut Request) -> Result<Json, Answer> {
-    let said = request.head.headers.get("content-type").map(|value| value.as_bytes());
+    let said = request.head.headers.get("content-type").map(http::HeaderValue::as_bytes);
     if said.is_none_or(|said| !said.starts_with(b"application/json")) {
         return Err(text(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body is to be JSON, and Content-Type is to say so"));
     }

@@ -47,9 +47,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let files = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files })?;
     if options.metrics_only {
-        address::check_metrics(options)?
+        address::check_metrics(options)?;
     } else {
-        address::check_plaintext(options)?
+        address::check_plaintext(options)?;
     }
     let rules = PorchRules {
         hosts: address::hosts(&options.allow_hosts, |name| std::env::var(name).ok()),
@@ -94,12 +94,8 @@ async fn serve(options: &Options, rules: Arc<PorchRules>) -> anyhow::Result<()> 
         spawn_local(metrics::keep_discovery_file(Rc::clone(&site)));
     }
     let page = Rc::clone(&site.page);
-    let kept = async {
-        match options.metrics_only {
-            true => std::future::pending().await,
-            false => page.keep(&options.session).await,
-        }
-    };
+    let kept =
+        async { if options.metrics_only { std::future::pending().await } else { page.keep(&options.session).await } };
     let result = tokio::select! {
         error = kept => error.map(|never| match never {}).context("the page's tables cannot be kept"),
         ended = hearing => Err(ended?.context("the daemon is gone")),

@@ -178,6 +178,7 @@ async fn view(site: &Site, shown: impl FnOnce(&ClusterView<'_>) -> RayAnswer) ->
 }
 
 /// `/nodes?view=`.
+#[expect(clippy::redundant_closure_for_method_calls, reason = "the path of a method is for one lifetime, not for any")]
 async fn all_nodes(site: Rc<Site>, request: Request) -> Answer {
     let query = request.query();
     let asked = query.iter().find(|(key, _)| key == "view").map(|(_, value)| value.to_lowercase());

@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_message_has_ten_lines_and_twenty_thousand_characters() {
-        let lines: String = (0..25).map(|number| format!("{number}\n")).collect();
+        let lines = (0..25).fold(String::new(), |text, number| text + &format!("{number}\n"));
         let found: Vec<usize> = messages(&lines).iter().map(|message| message.lines().count()).collect();
         assert_eq!(found, [10, 10, 5]);
         let long = "é".repeat(CHARACTERS_MAX + 3);

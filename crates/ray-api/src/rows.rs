@@ -56,7 +56,9 @@ fn redact(environment: &mut Ordered) {
     let Ordered::Map(fields) = environment else { return };
     for (_, variables) in fields.iter_mut().filter(|(name, _)| name == "env_vars") {
         if let Ordered::Map(variables) = variables {
-            variables.iter_mut().for_each(|(_, value)| *value = REDACTED.into());
+            for (_, value) in variables {
+                *value = REDACTED.into();
+            }
         }
     }
 }

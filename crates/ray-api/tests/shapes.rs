@@ -122,7 +122,9 @@ fn alike(theirs: &Shape, ours: &Shape, path: &str, leave: &Leave<'_>) {
         (Shape::Map(_), Shape::Map(own)) if ends(path, leave.named) => {
             let Shape::Map(known) = theirs else { unreachable!("it was just one") };
             if let (Some((_, first)), false) = (known.first(), own.is_empty()) {
-                own.iter().for_each(|(key, value)| alike(first, value, &format!("{path}/{key}"), leave));
+                for (key, value) in own {
+                    alike(first, value, &format!("{path}/{key}"), leave);
+                }
             }
         }
         (Shape::Map(known), Shape::Map(own)) => {

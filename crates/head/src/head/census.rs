@@ -119,7 +119,7 @@ impl HeadCore {
     fn listed(&self, asked: &StateQuery) -> Result<StateReport, String> {
         match asked.kind {
             StateKind::Actors => list(asked, self.actor_list(ROWS_MAX)),
-            StateKind::Nodes => self.with_measured(asked, list(asked, self.all_nodes())?),
+            StateKind::Nodes => Ok(self.with_measured(asked, list(asked, self.all_nodes())?)),
             StateKind::Workers => list(asked, self.worker_rows()),
             StateKind::Jobs => list(asked, self.job_rows()),
             StateKind::RuntimeEnvs => list(asked, self.environment_rows()),

@@ -155,7 +155,9 @@ impl HeadCore {
             |labels: &BTreeMap<String, String>| labels.get(GROUP_LABEL).map_or(NO_GROUP, String::as_str).to_owned();
         let counts = |groups: Vec<String>| {
             let mut counts: BTreeMap<String, f64> = BTreeMap::new();
-            groups.into_iter().for_each(|group| *counts.entry(group).or_default() += 1.0);
+            for group in groups {
+                *counts.entry(group).or_default() += 1.0;
+            }
             counts
         };
         let active = counts(self.members.by_key.values().map(|member| group(&member.view.labels)).collect());

@@ -82,7 +82,7 @@ fn messages_are_rays() {
         assert_eq!(ours.message.as_deref(), theirs["message"].as_str());
     }
     let failed = JobRow { state: SubmissionState::Failed, exit_code: Some(3), ..running() };
-    let printed: String = (0..30).map(|number| format!("line {number}\n")).collect();
+    let printed = (0..30).fold(String::new(), |text, number| text + &format!("line {number}\n"));
     let message = details(&failed, Some(&printed), false, UPLOADS).message.expect("a message");
     let begin =
         "Job entrypoint command failed with exit code 3, last available logs (truncated to 20,000 chars):\nline 20\n";
