@@ -66,7 +66,7 @@ def test_a_program_runs_over_the_nodes_of_a_step_and_nothing_is_left(slurm: Slur
     assert told.returncode == 0, told.stderr
     assert json.loads(told.stdout) == {"nodes": 2, "gpus": 0, "held": []}
     assert "2 nodes are there" in told.stderr
-    assert processes_of(marked) == []
+    wait_until(lambda: processes_of(marked) == [])
     assert list(Path("/tmp").glob("oxiray-step-*")) == []
 
 
@@ -101,7 +101,7 @@ def test_the_programs_status_is_the_steps(slurm: Slurm, marked: str) -> None:
     command = ("srun", "--nodes=2", "--ntasks-per-node=1", *OXIRAY, "symmetric-run", "--", "sh", "-c", "exit 3")
     told = slurm.run(*command, **variables(marked))
     assert told.returncode == 3, told.stderr
-    assert processes_of(marked) == []
+    wait_until(lambda: processes_of(marked) == [])
 
 
 def test_nothing_is_left_of_a_job_that_is_cancelled(slurm: Slurm, marked: str, tmp_path: Path) -> None:
@@ -147,4 +147,4 @@ def test_a_node_that_does_not_come_is_told_of(slurm: Slurm, marked: str) -> None
     )
     assert told.returncode != 0
     assert "1 of 2 nodes are there after 3 s" in told.stderr
-    assert processes_of(marked) == []
+    wait_until(lambda: processes_of(marked) == [])

@@ -123,7 +123,7 @@ def test_a_job_is_stopped_and_deleted(dashboard: Dashboard, client: JobSubmissio
 
 
 def test_a_job_says_by_which_signal_it_is_stopped(client: JobSubmissionClient, tmp_path: Path) -> None:
-    program = "import signal, sys; signal.signal(signal.SIGINT, lambda *_: sys.exit(print('asked', flush=True))); print('up', flush=True); signal.pause()"
+    program = "import signal, sys; signal.signal(signal.SIGINT, lambda *_: sys.exit(sys.stdout.write('asked\\n') and sys.stdout.flush())); print('up', flush=True); signal.pause()"
     variables = {"RAY_JOB_STOP_SIGNAL": "SIGINT", "RAY_JOB_STOP_WAIT_TIME_S": "60"}
     client.submit_job(
         entrypoint=f'exec {sys.executable} -c "{program}"', submission_id="asked", runtime_env={"env_vars": variables}
@@ -131,7 +131,7 @@ def test_a_job_says_by_which_signal_it_is_stopped(client: JobSubmissionClient, t
     wait_until(lambda: "up" in client.get_job_logs("asked"), timeout=120)
     client.stop_job("asked")
     assert ended(client, "asked").status == JobStatus.STOPPED
-    assert client.get_job_logs("asked") == "up\nasked\n"
+    wait_until(lambda: client.get_job_logs("asked") == "up\nasked\n")
 
 
 def test_a_log_is_followed_until_the_job_ends(client: JobSubmissionClient) -> None:

@@ -62,6 +62,9 @@ def wrong(line: str) -> str | None:
     line = re.sub(r"^source <\((.*)\)$", r"\1", re.sub(r"^(\w+=\S+ )+", "", line))
     words = shlex.split(line, comments=True)
     program = words[0]
+    if program == "srun":
+        # Its options are Slurm's; what it runs is ours.
+        return wrong(" ".join(words[words.index("oxiray") :]))
     if program == "ssh":
         return wrong(shlex.join(words[2:]))
     if program == "make":

@@ -178,7 +178,7 @@ def test_a_program_that_has_the_signal_or_has_closed_the_file(cluster: ray.RayCo
         else:
             # One that was closed meanwhile leads nowhere.
             opened = {int(number): os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")}
-            (file,) = [number for number, target in opened.items() if "oxiray stacks" in target]
+            (file,) = [number for number, target in opened.items() if target.startswith("/memfd:stacks")]
             with open(marker + ".other", "w") as other:
                 os.dup2(other.fileno(), file)
         Path(marker).touch()

@@ -61,7 +61,7 @@ pub(crate) fn tell(py: Python<'_>, runtime: &oxiray_runtime::Runtime) {
 }
 
 fn listen(py: Python<'_>) -> PyResult<Dump> {
-    let file = memfd_create("oxiray stacks", MemfdFlags::CLOEXEC).map_err(io::Error::from)?;
+    let file = memfd_create("stacks", MemfdFlags::CLOEXEC).map_err(io::Error::from)?;
     let about = fstat(&file).map_err(io::Error::from)?;
     let main_thread = py.import(MODULE)?.getattr("listen")?.call1((signal_number(), file.as_raw_fd()))?.extract()?;
     Ok(Dump { identity: (about.st_dev, about.st_ino), file, handler: handler(), main_thread })
