@@ -75,7 +75,7 @@ ALTERNATIVES = {
     "util.tpu": "is not in this version: ask for TPU chips as a resource, with resources={'TPU': 4}",
     "util.tracing": "is not in this version: call opentelemetry inside the tasks; ray.timeline() shows what ran when",
     "util.xgboost": "was removed from Ray too: use the package xgboost_ray, or xgboost inside actors",
-    "util.state.list_cluster_events": "is not in this version: see daemon.log in the session's directory",
+    "util.state.list_cluster_events": "is not in this version: `oxiray list events --format=json` tells the same",
     "util.state.StateApiClient": "speaks to Ray's dashboard: use the functions of ray.util.state",
     "widgets": "shows notebooks' boxes, which Oxiray does not have",
     "workflow": "was removed from Ray too",

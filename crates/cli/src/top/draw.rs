@@ -196,8 +196,9 @@ fn draw_row(
     widths: &[u16],
     (recorded, palette): (&Recorded, Palette),
 ) {
+    let unknown = DeviceStory::default();
     let story = match &row.target {
-        Target::Device(key) => recorded.devices.get(key),
+        Target::Device(key) => Some(recorded.devices.get(key).unwrap_or(&unknown)),
         _ => None,
     };
     let mut column = 0;
