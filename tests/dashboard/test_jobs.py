@@ -118,7 +118,9 @@ def test_a_job_is_stopped_and_deleted(dashboard: Dashboard, client: JobSubmissio
     assert client.stop_job("long") is True
     assert ended(client, "long").message == "Job was intentionally stopped."
     assert client.stop_job("long") is False
+    assert list(dashboard.home.folder.rglob("submitted-long.log"))
     assert client.delete_job("long") is True
+    assert not list(dashboard.home.folder.rglob("submitted-long.log"))
     assert dashboard.ask("GET", "/api/jobs/long").status == 404
 
 

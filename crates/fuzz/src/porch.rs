@@ -89,6 +89,10 @@ fn request(random: &mut Rng) -> Vec<u8> {
     let mut pick = |from: &'static [&'static str]| from[random.usize(..from.len())];
     let mut text = format!("{} {} {}{}", pick(&METHODS), pick(&TARGETS), pick(&VERSIONS), pick(&ENDS[..4]));
     let is_proper = random.bool();
+    if random.u8(..4) == 0 {
+        // What would be let in, but for what follows.
+        text = format!("GET /api/version HTTP/1.1\r\n{}\r\n{}\r\n", FIELDS[0], FIELDS[6]);
+    }
     for _ in 0..random.usize(..7) {
         let end = if is_proper { "\r\n" } else { ENDS[random.usize(..ENDS.len())] };
         text.push_str(FIELDS[random.usize(..FIELDS.len())]);
