@@ -179,7 +179,7 @@ pub(crate) struct OfferOptions {
 }
 
 /// Who goes first.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(crate) struct SchedulingOptions {
     /// With --head: whether tasks, actors and placement groups that were made with preemptible=True end early when work of a
     /// higher priority waits for what they hold; they are run, or made, again later. `off` where it is left out.
@@ -195,7 +195,7 @@ pub(crate) struct SchedulingOptions {
 }
 
 /// What answers over HTTP.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(crate) struct DashboardOptions {
     /// With --head: answers over HTTP: Ray's jobs API, lists of what runs, and a page. It is not, unless this, --dashboard-port or an
     /// address of --dashboard-host that other machines reach is given; `false` wins over both.
@@ -239,7 +239,7 @@ pub(crate) struct DashboardOptions {
 }
 
 /// What a head does beside starting its machine.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(crate) struct HeadOptions {
     #[command(flatten)]
     pub(crate) scheduling: SchedulingOptions,

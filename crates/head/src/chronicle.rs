@@ -7,7 +7,7 @@
 //! ```
 //!
 //! - CHRONICLE-1: the ring has at most [`ENTRIES_MAX`] entries and [`BYTES_MAX`] bytes. Of what fell out of it only those stay
-//!   that hold, of which there are no more than grants of devices and devices.
+//!   that hold, of which there are no more than grants of devices and devices, and [`STANDING_MAX`] for each node.
 //! - CHRONICLE-2: who applies the answers to its questions, one after the other, knows what holds once an answer says that
 //!   there is no more, whatever it was told before and wherever it began.
 //! - CHRONICLE-3: an answer has at most [`BATCH_BYTES_MAX`] bytes of entries, whoever asks and however late.
@@ -38,6 +38,8 @@ const BATCH_BYTES_MAX: usize = (256 << 10) - 512;
 const FRAMING: usize = 4;
 /// The most bytes of a name or a text.
 const TEXT_MAX: usize = 400;
+/// Of so many things at one node it is kept that they hold: what else a machine says of its devices is in the ring alone.
+const STANDING_MAX: usize = 4_096;
 
 /// What an entry may be the last word on.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -130,12 +132,16 @@ impl Chronicle {
         let mut entry = ChronicleEntry { number: self.last, at_ms, ..entry };
         cut(&mut entry.name);
         cut(&mut entry.text);
+        if let Some(part) = &mut entry.device {
+            cut(&mut part.resource);
+            cut(&mut part.id);
+        }
         if let Some(subject) = Subject::of(&entry) {
             if let Some(before) = self.standing.remove(&subject) {
                 self.numbers.remove(&before);
                 self.old.remove(&before);
             }
-            if holds(entry.event) {
+            if holds(entry.event) && self.subjects_of(subject.node).count() < STANDING_MAX {
                 self.standing.insert(subject.clone(), self.last);
                 self.numbers.insert(self.last, subject);
             }
@@ -170,9 +176,14 @@ impl Chronicle {
 
     /// What holds of a node's devices: each the last entry of its subject.
     fn standing_of(&self, node: NodeId) -> impl Iterator<Item = ChronicleEntry> + '_ {
+        self.subjects_of(node).filter_map(|number| Some(decoded(self.kept(number)?)))
+    }
+
+    /// The numbers of the entries that hold of a node's devices.
+    fn subjects_of(&self, node: NodeId) -> impl Iterator<Item = u64> + '_ {
         let from = Subject { node, resource: String::new(), slot: 0, about: About::Service };
         let of_node = self.standing.range(from..).take_while(move |(subject, _)| subject.node == node);
-        of_node.filter_map(|(_, number)| Some(decoded(self.kept(*number)?)))
+        of_node.map(|(_, number)| *number)
     }
 
     /// The grants that hold of a node's devices: resource, number and grant.

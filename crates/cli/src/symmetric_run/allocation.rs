@@ -1,7 +1,7 @@
 //! Which part this node has: from the variables of Slurm's step, or from the head's address.
 
 use super::handover::Handover;
-use crate::arguments::{StartOptions, SymmetricRunOptions};
+use crate::arguments::{HeadOptions, StartOptions, SymmetricRunOptions};
 use anyhow::{Context as _, bail};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs as _, UdpSocket};
 use std::path::Path;
@@ -177,6 +177,13 @@ pub(super) fn member_options(
     options.address = Some(address.to_owned());
     options.token_file = Some(token_file.to_owned());
     options.join_wait = Some(patience.as_secs());
+    // All nodes are given the same options, and these are the head's.
+    let metrics = std::mem::take(&mut options.of_head.dashboard);
+    options.of_head = HeadOptions::default();
+    options.of_head.dashboard.metrics_export_port = metrics.metrics_export_port;
+    options.of_head.dashboard.metrics_host = metrics.metrics_host;
+    options.of_head.dashboard.metrics_open = metrics.metrics_open;
+    options.authority_file = None;
     options
 }
 
@@ -220,6 +227,16 @@ mod tests {
         assert_eq!((head.role, head.nodes), (Role::Head, 2));
         assert_eq!(head.address, Some("127.0.0.1:0".parse().unwrap()));
         assert_eq!(head.handover, Handover::SharedFile("/shared/token".into()));
+    }
+
+    #[test]
+    fn what_is_said_to_the_head_is_not_said_to_members() {
+        let line = "oxiray symmetric-run --include-dashboard=true --preemption=on --metrics-export-port=9 --num-cpus=3 -- true";
+        let Order::SymmetricRun(options) = Arguments::try_parse_from(line.split(' ')).unwrap().order else { panic!() };
+        let member = member_options(&options.start, "10.0.0.1:6379", Path::new("/token"), Duration::from_secs(5));
+        assert_eq!((member.of_head.dashboard.include_dashboard, &member.of_head.scheduling.preemption), (None, &None));
+        assert_eq!((member.of_head.dashboard.metrics_export_port, member.offer.num_cpus), (Some(9), Some(3.0)));
+        assert_eq!((member.address.as_deref(), member.join_wait), (Some("10.0.0.1:6379"), Some(5)));
     }
 
     #[test]

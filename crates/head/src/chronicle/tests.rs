@@ -196,6 +196,23 @@ fn a_batch_is_bounded_and_says_that_there_is_more() {
 }
 
 #[test]
+fn a_node_that_tells_of_ever_more_holders_takes_bounded_memory_and_no_room_of_others() {
+    let mut chronicle = Chronicle::default();
+    let name = "r".repeat(10 * TEXT_MAX);
+    for number in 0..2 * STANDING_MAX as u64 {
+        let mut entry = grant(ChronicleEvent::DeviceGranted, 1, number as u32, number + 1);
+        entry.device.as_mut().expect("it is of a device").resource.clone_from(&name);
+        chronicle.write(1, entry);
+    }
+    assert_eq!(chronicle.standing_of(node(1)).count(), STANDING_MAX);
+    assert!(chronicle.grants_of(node(1)).iter().all(|(resource, ..)| resource.len() <= TEXT_MAX + "…".len()));
+    chronicle.write(2, grant(ChronicleEvent::DeviceGranted, 2, 0, 1));
+    assert_eq!(chronicle.grants_of(node(2)).len(), 1);
+    chronicle.node_gone(3, node(1));
+    assert_eq!(chronicle.standing_of(node(1)).count(), 0);
+}
+
+#[test]
 fn nothing_of_a_node_that_is_gone_holds() {
     let mut chronicle = Chronicle::default();
     let chronicle = asked(&mut chronicle);
