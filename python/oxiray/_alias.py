@@ -23,8 +23,8 @@ def warn_of_ray() -> None:
     if found is not None:
         logger.warning(
             "`import ray` means Ray itself here (%s), although Oxiray's alias is installed: something that requires `ray` "
-            "was installed after it. To run on Oxiray: `pip uninstall ray`, then install the alias again, and what requires "
-            "`ray` with --no-deps. To run on Ray: `pip uninstall oxiray-ray-alias`",
+            "was installed after it. To run on Oxiray: `pip uninstall ray oxiray-ray-alias`, then `oxiray ray install`, which "
+            "satisfies what requires `ray`. To run on Ray: `pip uninstall oxiray-ray-alias`",
             found,
         )
 

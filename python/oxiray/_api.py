@@ -13,17 +13,17 @@ from oxiray.exceptions import ActorHandleNotFoundError
 
 
 def remote(*args: Any, **options: Any) -> Any:
-    """Makes a function or a class run in processes of its own: `@remote`, or `@remote(num_gpus=1, ...)`.
+    """Makes a function a task, or a class an actor, that runs in another process: `@remote`, or `@remote(num_gpus=1, ...)`.
 
     Of functions and classes:
 
     num_cpus: int, float or None. Processors that a call, or an actor, holds. By default 1 for a call; for an actor 1 to be
         placed and none after that.
     num_gpus: int, float or None. GPUs, or a share of one; none by default.
-    priority: int or None. How urgent it is, from -1000 to 1000: the higher one goes first; by default as what calls it. An
+    priority: int or None. Its priority, from -1000 to 1000: the higher one goes first; by default that of its caller. An
         option of Oxiray's own.
-    preemptible: bool or None. Whether it may end early where something of a higher priority waits for what it holds, in a cluster
-        with --preemption=on; it is run, or made, again then, whatever retries and restarts it has. False by default. An option of
+    preemptible: bool or None. Whether it may end early when a request of a higher priority waits for its resources, in a cluster
+        with --preemption=on. It is then run, or created, again, whatever retries and restarts it has. False by default. An option of
         Oxiray's own.
     device_isolation: "variable", "watch", "fence", "require" or None. How far its process is kept from devices that it was not
         granted, where that is further than its node was started with: by a look at what it has open, by the kernel where that is
@@ -35,9 +35,9 @@ def remote(*args: Any, **options: Any) -> Any:
         also the most that its worker may use.
     resources: dict of str to number, or None. Further resources by name; none by default.
     accelerator_type: str or None. The kind of device its node must have, as ray.util.accelerators names it; any by default.
-    name: str or None. Of a call, what it is shown as; by default the function's name. Of an actor, what get_actor() finds
-        it by; none by default.
-    runtime_env: dict, RuntimeEnv or None. What it finds around it, on top of its job's; nothing by default.
+    name: str or None. For a task, the name that is shown; by default the function's name. For an actor, the name by which
+        get_actor() finds it; none by default.
+    runtime_env: dict, RuntimeEnv or None. Its packages, files and variables, on top of those of its job; none by default.
     scheduling_strategy: "DEFAULT", "SPREAD", an object of ray.util.scheduling_strategies, or None, the default.
     label_selector: dict of str to str, or None. Labels that its node must have; none by default.
     fallback_strategy: list of dict, or None. Label selectors to be tried one after the other; none by default.
@@ -100,10 +100,9 @@ def _make(target: Any, options: dict[str, Any]) -> Any:
 
 
 def put(value: Any, **keywords: Any) -> Any:
-    """Keeps a value where every process of the cluster can have it; returns a reference.
+    """Stores a value in the object store and returns a reference, with which every process of the cluster can read it.
 
-    Raises `TypeError` for a reference and for what cannot be serialized, `ObjectStoreFullError` where there is
-    no room.
+    Raises `TypeError` if the value is a reference or cannot be serialized, and `ObjectStoreFullError` if there is no room.
     """
     if keywords:
         _check_put(keywords)
@@ -131,10 +130,10 @@ def _check_put(keywords: dict[str, Any]) -> None:
 
 
 def get(object_refs: Any, *, timeout: float | None = None) -> Any:
-    """The value of a reference, or a list of the values of a list of references, waiting for each.
+    """Waits for the value of a reference, or for those of a list of references, and returns it or a list of them.
 
-    `timeout` in seconds; 0 does not wait; `GetTimeoutError` past it. Raises what a task raised. A generator of
-    references is returned as it is.
+    `timeout` is in seconds: `GetTimeoutError` is raised when a value is not there by then; 0 does not wait. An exception
+    that the task raised is raised here. A generator of references is returned as it is.
     """
     if not _core.is_connected():
         _session.ensure()
@@ -159,9 +158,10 @@ def get(object_refs: Any, *, timeout: float | None = None) -> Any:
 def wait(
     ray_waitables: Any, *, num_returns: int = 1, timeout: float | None = None, fetch_local: bool = True
 ) -> tuple[list[Any], list[Any]]:
-    """Splits references, and generators of them by their next one, into `num_returns` whose value is there and the rest, waiting up to `timeout` seconds.
+    """Waits until `num_returns` of the references are ready, or for `timeout` seconds; returns those that are ready and the rest.
 
-    Both lists keep the order given. With `fetch_local`, large values of both that lie on other nodes begin to come to this one.
+    A generator of references is ready when its next reference is. Both lists keep the given order. With `fetch_local`, large
+    values on other nodes are fetched to this one.
     """
     if not _core.is_connected():
         _session.ensure()
@@ -186,10 +186,10 @@ def wait(
 
 
 def kill(actor: Any, *, no_restart: bool = True) -> None:
-    """Ends an actor's process at once; calls under way raise `ActorDiedError`.
+    """Ends an actor's process at once; calls that run raise `ActorDiedError`.
 
-    With `no_restart=False` an actor that has restarts left is made anew; what was under way raises
-    `ActorUnavailableError`, or is run again where it has retries left.
+    With `no_restart=False`, an actor that has restarts left is created again; calls that ran raise
+    `ActorUnavailableError`, or are run again if they have retries left.
     """
     if not isinstance(actor, ActorHandle):
         raise ValueError(
@@ -206,9 +206,10 @@ def kill(actor: Any, *, no_restart: bool = True) -> None:
 
 
 def get_actor(name: str, namespace: str | None = None) -> Any:
-    """The handle of the living actor of this name.
+    """Returns the handle of the living actor with this name.
 
-    Raises `ValueError` where there is none, or where the name or the namespace is empty; `TypeError` where one is no text.
+    Raises `ValueError` if there is none, or if the name or the namespace is empty, and `TypeError` if one of them is not a
+    string.
     """
     if not name:
         raise ValueError(f"Please supply a non-empty value to get_actor, the name that an actor was made with; {name!r} was given")
@@ -230,7 +231,7 @@ def get_actor(name: str, namespace: str | None = None) -> Any:
 
 
 def nodes() -> list[dict[str, Any]]:
-    """The machines of the cluster, each a dictionary with Ray's keys."""
+    """Returns the nodes of the cluster, each as a dictionary with Ray's keys."""
     return [_node(node) for node in describe_nodes()]
 
 
@@ -267,9 +268,9 @@ def _node(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def timeline(filename: str | None = None) -> list[dict[str, Any]] | None:
-    """What ran when, as events of Chrome's trace format; with `filename`, written there as JSON.
+    """Returns when each call ran, as events of Chrome's trace format; with `filename`, writes them to that file as JSON.
 
-    Of each process the last thousand calls that ended; a worker that was killed takes its own along.
+    The list has the last thousand calls that ended in each process. The calls of a worker that was killed are missing.
     """
     from oxiray.util.state.api import timeline as events
 
@@ -282,21 +283,21 @@ def timeline(filename: str | None = None) -> list[dict[str, Any]] | None:
 
 
 def cluster_resources() -> dict[str, float]:
-    """What the cluster offers in whole, by resource."""
+    """Returns the resources that the cluster has in total, by name."""
     _session.ensure()
     return _core.cluster()["totals"]
 
 
 def available_resources() -> dict[str, float]:
-    """What is free now, by resource; what is used up is left out."""
+    """Returns the resources that are free now, by name. A resource that is used up is left out."""
     _session.ensure()
     return _core.cluster()["available"]
 
 
 def get_gpu_ids() -> list[Any]:
-    """The GPUs granted to this task or actor: numbers, or names where the visibility variable named them.
+    """Returns the GPUs that this task or actor was granted: their numbers, or their names if the visibility variable has names.
 
-    An empty list in a driver.
+    In a driver the list is empty.
     """
     _session.ensure()
     granted = _core.context()["devices"].get("GPU")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import sys
 from contextvars import ContextVar
 from types import FunctionType
 
@@ -24,6 +25,9 @@ def warn_of_blocking() -> None:
     """Warns, once in a process, of a get() that blocks the event loop of an actor."""
     global is_to_warn
     is_to_warn = False
+    # Where a library has set that Ray has warned of it, in the module that has this name in Ray, nobody needs to be.
+    if getattr(sys.modules.get("oxiray._private.worker"), "blocking_get_inside_async_warned", False):
+        return
     logging.getLogger("ray").warning(
         "Using blocking ray.get inside async actor. This blocks the event loop. "
         "No other call of the actor goes on until get() returns. "

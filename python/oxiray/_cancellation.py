@@ -25,13 +25,13 @@ _MARK = "oxiray_cancelled"
 def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) -> None:
     """Cancels the call that makes the value of a reference; returns at once.
 
-    A call that has not begun never does. A task that runs meets a `KeyboardInterrupt` in its code; with `force` its
-    process is killed. A method of an actor that runs sees `get_runtime_context().is_canceled()`, an async one meets
-    `asyncio.CancelledError`. With `recursive`, what it has called goes with it. The value is `TaskCancelledError`
-    then; that of a generator's call is its last item, and those before stay. What is over already is left alone.
-    Cancelled calls are not retried.
+    A call that has not started does not start. In a task that runs, `KeyboardInterrupt` is raised; with `force`, its process
+    is killed. A method of an actor that runs can look at `get_runtime_context().is_canceled()`; in an async method
+    `asyncio.CancelledError` is raised. With `recursive`, the calls that it made are cancelled too. `get()` of the reference
+    raises `TaskCancelledError`; for a generator, this error is the last item, and earlier items stay. A call that has ended
+    is not changed. Cancelled calls are not retried.
 
-    Raises `TypeError` for anything but a reference, `ValueError` for `force` on an actor's method.
+    Raises `TypeError` if the argument is not a reference, and `ValueError` for `force` with a method of an actor.
     """
     _session.ensure()
     if isinstance(ray_waitable, ObjectRefGenerator):

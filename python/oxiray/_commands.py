@@ -22,7 +22,7 @@ def _connected(address: str) -> Iterator[None]:
 
 def _parser(command: str, words: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"oxiray {command}", description=words)
-    parser.add_argument("--address", default="auto", help="the cluster's address; the current one where it is left out")
+    parser.add_argument("--address", default="auto", help="the cluster's address; the default is the current cluster")
     return parser
 
 
@@ -30,8 +30,8 @@ def timeline(arguments: list[str]) -> int:
     """Writes what ran when to a file."""
     from oxiray import timeline as write
 
-    parser = _parser("timeline", "Writes what ran when, for a viewer of Chrome's traces.")
-    parser.add_argument("--filename", help="the file; timeline-<time>.json in this folder where it is left out")
+    parser = _parser("timeline", "Writes when each call ran to a file, for a viewer of Chrome traces.")
+    parser.add_argument("--filename", help="the file; the default is timeline-<time>.json in the current folder")
     given = parser.parse_args(arguments)
     with _connected(given.address):
         filename = given.filename or _name_of_timeline()
@@ -53,13 +53,13 @@ def kill_actor(arguments: list[str]) -> int:
     parser = _parser("kill-actor", "Ends a named actor.")
     parser.add_argument("actor", nargs="?", help="the actor's name")
     parser.add_argument("--name", help="the actor's name, as an option")
-    parser.add_argument("--namespace", help="where it has that name")
-    parser.add_argument("--force", action="store_true", help="kills it at once, rather than after the calls it has")
-    parser.add_argument("--no-restart", action="store_true", help="with --force: it is not made again")
+    parser.add_argument("--namespace", help="the namespace of the name")
+    parser.add_argument("--force", action="store_true", help="kills the actor at once, instead of after the calls that it has")
+    parser.add_argument("--no-restart", action="store_true", help="with --force: the actor is not restarted")
     given = parser.parse_args(arguments)
     name = given.name or given.actor
     if not name:
-        parser.error("name the actor")
+        parser.error("which actor? give its name: `oxiray list actors` shows the names")
     with _connected(given.address):
         try:
             actor = get_actor(name, namespace=given.namespace)

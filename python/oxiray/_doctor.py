@@ -95,9 +95,13 @@ def _whose_ray() -> Iterator[Finding]:
         elif _alias.is_installed():
             yield _ok("import ray", f"is Oxiray, by {_who_brought_the_name()}, {origin}")
         elif importlib.util.find_spec("oxiray_ray_alias") is not None:
+            if _is_of_alias(origin):
+                advice = "To run on Oxiray: `pip uninstall ray oxiray-ray-alias`, then `oxiray ray install`, which satisfies what requires `ray`."
+                yield _warning("import ray", f"fails: Oxiray's alias was installed over Ray itself, {origin}", advice)
+                return
             advice = (
-                "Something that requires `ray` was installed after the alias. To run on Oxiray: `pip uninstall ray`, install "
-                "the alias again, and install what requires `ray` with `pip install --no-deps`."
+                "Something that requires `ray` was installed after the alias. To run on Oxiray: `pip uninstall ray "
+                "oxiray-ray-alias`, then `oxiray ray install`, which satisfies what requires `ray`."
             )
             yield _warning("import ray", f"is not Oxiray, although its alias is installed: {origin}", advice)
         else:
@@ -105,6 +109,13 @@ def _whose_ray() -> Iterator[Finding]:
             yield _warning("import ray", f"is not Oxiray: {origin or 'a folder without __init__.py'}", advice)
         return
     yield _warning("import ray", "cannot be found out: a package in its place is broken", "Reinstall the alias.")
+
+
+def _is_of_alias(origin: str | None) -> bool:
+    """Whether the module `ray` is that of the alias, which refuses to be imported beside Ray's files."""
+    with contextlib.suppress(OSError):
+        return origin is not None and "oxiray_ray_alias" in Path(origin).read_text()
+    return False
 
 
 def _who_brought_the_name() -> str:

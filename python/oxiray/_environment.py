@@ -35,8 +35,12 @@ _LAYOUT = 2
 _INSTALLER_PREFIXES = ("PIP_", "UV_", "CONDA_", "MAMBA_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 #: Where requirements find the working directory while they are installed, as in Ray.
 WORKING_DIR_VARIABLE = "RAY_RUNTIME_ENV_CREATE_WORKING_DIR"
-#: Schemes that Ray downloads from.
-_REMOTE = ("http", "https", "s3", "gs", "azure", "abfss", "hdfs", "gcs")
+#: The scheme that is fetched from, and those that Ray downloads from besides.
+_STORED = "s3"
+_REMOTE = ("http", "https", "gs", "azure", "abfss", "hdfs", "gcs")
+
+#: The package of each URL that was fetched.
+_fetched: dict[str, str] = {}
 
 
 def settled(asked: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -165,9 +169,32 @@ def _local(text: str, field: str) -> tuple[Path, bool]:
         kind = "a place that Ray downloads from" if scheme in _REMOTE else "no scheme that is known"
         raise ValueError(
             f"runtime_env[{field!r}] is {text!r}, and {scheme}:// is {kind}; this version of Oxiray takes local folders "
-            "and files: download it first, and name what was downloaded"
+            "and files, and s3://: download it first, and name what was downloaded"
         )
     return Path(text), False
+
+
+def _stored(text: str, field: str) -> str:
+    """The package of an archive that lies in storage, which is fetched once: Ray, too, takes what is at a URL as it was."""
+    import tempfile  # it is needed for this alone
+
+    from oxiray import _environment_packages as packages, _storage
+
+    known = _fetched.get(text)
+    if known is not None and packages.zip_of(known).is_file():
+        return known
+    suffix = Path(text).suffix
+    wanted = (".zip",) if field == "working_dir" else (".zip", ".whl")
+    if suffix not in wanted:
+        raise ValueError(f"runtime_env[{field!r}] is {text!r}: at a URL it is to be a {' or a '.join(wanted)} file")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / text.rpartition("/")[2]
+        try:
+            _storage.fetch(text, path)
+        except _storage.StorageError as error:
+            raise RuntimeEnvSetupError(f"runtime_env[{field!r}]: {error}") from error
+        _fetched[text] = packages.ship_archive(path, strips_folder=suffix == ".zip")
+    return _fetched[text]
 
 
 def _known_package(text: str, field: str) -> str:
@@ -186,6 +213,8 @@ def _working_dir(text: str, excludes: list[str]) -> str:
 
     if text.startswith(SCHEME):
         return _known_package(text, "working_dir")
+    if _scheme(text) == _STORED:
+        return SCHEME + _stored(text, "working_dir")
     path, is_uri = _local(text, "working_dir")
     if path.is_dir():
         return SCHEME + packages.ship_folder(path, [*packages.default_excludes(), *excludes])
@@ -211,6 +240,8 @@ def _module(module: Any, excludes: list[str]) -> str:
         )
     if text.startswith(SCHEME):
         return _known_package(text, "py_modules")
+    if _scheme(text) == _STORED:
+        return SCHEME + _stored(text, "py_modules")
     path, is_uri = _local(text, "py_modules")
     if path.is_dir():
         return SCHEME + packages.ship_folder(path, ["__pycache__", *excludes], within=path.resolve().name)

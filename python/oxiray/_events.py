@@ -35,9 +35,13 @@ _watching: dict[bytes, list[Callable[[bytes], None]]] = {}
 _with_names = True
 
 
+#: Whether the program ends the connection: what is not there by then never comes.
+_is_leaving = False
+
+
 def start(*, with_names: bool = True) -> None:
     """Starts the thread, once a connection."""
-    global _thread, _with_names
+    global _thread, _with_names, _is_leaving
     if _thread is not None:
         return
     _with_names = with_names
@@ -46,6 +50,7 @@ def start(*, with_names: bool = True) -> None:
     with _lock:
         if _thread is None:
             _thread = thread
+            _is_leaving = False
             thread.start()
 
 
@@ -68,9 +73,10 @@ def _divide_lines() -> None:
 
 def finish(timeout: float) -> None:
     """Waits until the last news was handed on, or `timeout` seconds."""
-    global _thread
+    global _thread, _is_leaving
     with _lock:
         thread, _thread = _thread, None
+        _is_leaving = True
     if thread is not None and thread is not threading.current_thread():
         thread.join(timeout)
 
@@ -282,8 +288,44 @@ def future(reference: Any) -> concurrent.futures.Future[Any]:
 
 
 def on_completed(reference: Any, callback: Callable[[Any], Any]) -> None:
-    """Calls `callback` in another thread with the value, or with the exception that it is; what it raises is logged."""
-    future(reference).add_done_callback(lambda done: callback(done.exception() or done.result()))
+    """Calls `callback` in another thread with the value, or with the exception that it is; what it raises is logged.
+
+    Where the program has ended its connection before, nobody is called.
+    """
+
+    def settle() -> None:
+        if _is_leaving:
+            return
+        try:
+            value = _core.get_one(reference)
+        except Exception as error:
+            value = error
+        try:
+            callback(value)
+        except Exception:
+            logger.exception("what was to be called with the value of %s failed", reference)
+
+    when_ready(reference, settle)
+
+
+def on_ready(reference: Any, callback: Callable[[BaseException | None], Any]) -> Callable[[], None]:
+    """Calls `callback(None)` in another thread once the value is there, or the error that it is; nothing of it is fetched.
+
+    Called with an exception where the connection ends before; what it raises is logged. Returns what calls that off.
+    """
+    waits = [True]
+
+    def act() -> None:
+        if not waits:
+            return
+        waits.clear()
+        try:
+            callback(ConnectionError("the connection ended before the value was there") if _is_leaving else None)
+        except Exception:
+            logger.exception("what was to be called when %s is ready failed", reference)
+
+    when_ready(reference, act)
+    return waits.clear
 
 
 def event_loop() -> asyncio.AbstractEventLoop:
@@ -304,6 +346,15 @@ def event_loop() -> asyncio.AbstractEventLoop:
 
 def as_future(reference: Any) -> asyncio.Future[Any]:
     """A future of the value in the event loop that runs, else in that of this thread."""
+    return _future_in_loop(reference, lambda: _core.get_one(reference))
+
+
+def as_future_of_itself(reference: Any) -> asyncio.Future[Any]:
+    """A future of the reference, when its value is there, or the error that it is; nothing of it is fetched."""
+    return _future_in_loop(reference, lambda: reference)
+
+
+def _future_in_loop(reference: Any, take: Callable[[], Any]) -> asyncio.Future[Any]:
     loop = event_loop()
     answer = loop.create_future()
 
@@ -311,7 +362,7 @@ def as_future(reference: Any) -> asyncio.Future[Any]:
         if answer.done():
             return
         try:
-            answer.set_result(_core.get_one(reference))
+            answer.set_result(take())
         except BaseException as error:
             answer.set_exception(error)
 

@@ -264,5 +264,6 @@ _BY_CODE: dict[str, _Maker] = {
     "cancelled": _cancelled,
     "timeout": _plain(errors.GetTimeoutError),
     "stream_replay": _with_text(errors.StreamingGeneratorReplayInconsistentError),
+    "end_of_stream": _with_text(errors.ObjectRefStreamEndOfStreamError),
     "system": _with_text(errors.RaySystemError),
 }

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from oxiray import _families
 
 #: What tasks, actors, bundles and machines call it.
 OPTION = "gpu_memory"
@@ -77,11 +76,6 @@ def asked(given: Mapping[str, Any]) -> int:
             "the first"
         )
     return size(OPTION, given[OPTION])
-
-
-def holds_devices(resources: Mapping[str, Any]) -> bool:
-    """Whether devices, or memory of one, are among the resources."""
-    return RESOURCE in resources or any(name in resources for name in _families.DEVICES)
 
 
 def in_bytes(bundle: Mapping[str, Any]) -> dict[str, float]:

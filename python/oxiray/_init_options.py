@@ -133,8 +133,8 @@ DOCUMENTATION = """Connects to a cluster, or starts a private one on this machin
         system_reserved_memory: int or None (bytes). Without effect: no cgroups are made for the daemon.
     _memory: int or None. What a new cluster offers as the resource "memory", in bytes; by default a share of the machine's.
     _temp_dir: str or None. The folder of a new cluster's sessions; by default OXIRAY_TMPDIR, RAY_TMPDIR, else /tmp.
-    object_spilling_directory: str or None. Where a new cluster writes objects that memory has no room for; by default its
-        session's folder.
+    object_spilling_directory: str or None. Where a new cluster writes objects that memory has no room for: a folder, or
+        storage that speaks S3, as "s3://bucket/prefix"; by default its session's folder.
     device_isolation: "variable", "watch", "fence", "require" or None. How far a new cluster keeps devices from those that they
         were not granted to: by variables, by variables and a look at what is open, by the kernel where that is possible, or
         by the kernel in any case; by default OXIRAY_DEVICE_ISOLATION, else "variable". An option of Oxiray's own.
@@ -152,6 +152,7 @@ DOCUMENTATION = """Connects to a cluster, or starts a private one on this machin
     _node_ip_address: str or None. Of several nodes on this machine, the one to connect to; by default the first.
     _system_config: dict or None. Switches of a new cluster, none by default: lineage_pinning_enabled (bool, True),
         max_lineage_bytes (int, 1 GiB), task_retry_delay_ms (int, 0), local_fs_capacity_threshold (float, 0.95),
+        object_spilling_config (str, Ray's JSON of type "filesystem" or "smart_open"),
         record_ref_creation_sites (bool, False), allow_out_of_band_object_ref_serialization (bool, True). Others have no
         effect.
     _enable_object_reconstruction: bool. The same as lineage_pinning_enabled; that is on by default.

@@ -36,20 +36,31 @@ def _carry_out(about: dict[str, Any]) -> int:
         return _submit(client, order)
     if order["do"] == "list":
         _list(client.list_jobs(), order["json"])
-    elif order["do"] == "logs":
-        _logs(client, order["id"], order["follow"])
+        return 0
+    job = _named(client, order["id"])
+    if order["do"] == "logs":
+        _logs(client, job, order["follow"])
     elif order["do"] == "status":
-        details = client.get_job_info(order["id"])
+        details = client.get_job_info(job)
         print(details.json() if order["json"] else _sentence(details))
     elif order["do"] == "stop":
-        client.stop_job(order["id"])
+        client.stop_job(job)
         if order["wait"]:
-            _logs(client, order["id"], follow=True, shows=False)
-        print(_sentence(client.get_job_info(order["id"])))
+            _logs(client, job, follow=True, shows=False)
+        print(_sentence(client.get_job_info(job)))
     else:
-        client.delete_job(order["id"])
-        print(f"Job {order['id']} is deleted.")
+        client.delete_job(job)
+        print(f"Job {job} is deleted.")
     return 0
+
+
+def _named(client: JobSubmissionClient, given: str) -> str:
+    """The whole name of the job that was given, or whose beginning was. The server says what is wrong with an unknown one."""
+    names = {job.submission_id for job in client.list_jobs() if job.submission_id}
+    found = {given} if given in names else {name for name in names if name.startswith(given)}
+    if len(found) > 1:
+        raise ValueError(f"`{given}` may be any of {len(found)} jobs: give more of the name\n  " + "\n  ".join(sorted(found)))
+    return next(iter(found), given)
 
 
 def _submit(client: JobSubmissionClient, order: dict[str, Any]) -> int:

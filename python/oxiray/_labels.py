@@ -6,6 +6,7 @@ Purpose: refuse at once what no machine's label could ever match.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
@@ -38,6 +39,17 @@ def check_selector(name: str, selector: Any) -> None:
                 f"'{name}' asks for {key!r} to be {value!r}, but a condition is one of `v`, `!v`, `in(a,b)` and "
                 f"`!in(a,b)`, where each value is {_SYNTAX}"
             )
+
+
+def matches(labels: Mapping[str, str], selector: Mapping[str, str]) -> bool:
+    """Whether a machine with these labels is what the selector asks for; one that lacks a label is what `!v` asks for."""
+    return all(_is_met(labels.get(key), condition) for key, condition in selector.items())
+
+
+def _is_met(value: str | None, condition: str) -> bool:
+    wanted = condition.removeprefix("!")
+    values = wanted[len("in(") : -1].split(",") if wanted.startswith("in(") else [wanted]
+    return (value in [one.strip() for one in values]) != condition.startswith("!")
 
 
 def check_fallback(name: str, strategies: Any) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from oxiray import _families, _gpu_memory, _labels, _without_effect
+from oxiray import _core, _families, _gpu_memory, _labels, _without_effect
 from oxiray._init_options import QUANTITY_MAX
 from oxiray.runtime_env import check_device_isolation, checked as checked_runtime_env
 from oxiray.util.placement_group import PlacementGroup
@@ -89,8 +89,6 @@ def _check_resources(_: str, resources: Any) -> None:
 
 def check_device_quantity(name: str, quantity: float, *, in_bundle: bool = False) -> None:
     """Refuse a quantity that the vendor's devices cannot be cut into; the rules live with the device families."""
-    from oxiray import _core  # type: ignore[attr-defined]
-
     _core.check_quantity(name, float(quantity), in_bundle)
 
 
@@ -176,13 +174,9 @@ def _check_concurrency_groups(_: str, value: Any) -> None:
             )
 
 
-#: The least and the most urgent that anything may be.
-PRIORITIES = (-1000, 1000)
-
-
 def check_priority(name: str, value: Any) -> None:
     """Refuse what is no priority; None stands for that of the caller."""
-    least, most = PRIORITIES
+    least, most = _core.PRIORITIES
     if value is not None and (isinstance(value, bool) or not least <= value <= most):
         raise ValueError(f"{name} must be a whole number from {least} to {most}, the higher one first. It is {value}")
 

@@ -17,11 +17,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from oxiray import _families, _gpu_memory, _option_rules as rules, _pickling, _without_effect, runtime_env as environments
+from oxiray import (
+    _core,
+    _families,
+    _gpu_memory,
+    _option_rules as rules,
+    _pickling,
+    _without_effect,
+    runtime_env as environments,
+)
 
-#: The share of `accelerator_type:<T>` that asks for the type without using it up.
-TYPE_SHARE = 0.001
-DEFAULT_MAX_RETRIES = 3
+#: How often a task is run again after its process died, where nothing is said.
+DEFAULT_MAX_RETRIES: int = _core.DEFAULT_MAX_RETRIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +39,8 @@ class TaskOptions:
     is_generator: bool
     num_returns: int | str
     max_calls: int
+    #: Whether a process of its own runs it, so that the next holder of its devices meets clean ones.
+    fresh: bool
     max_retries: int
     retry_exceptions: bool | tuple[type[BaseException], ...]
     name: str | None
@@ -109,14 +118,9 @@ def task_options(
     _without_effect.tell("remote", given)
     merged = {**base.given, **given} if base is not None else dict(given)
     rules.check_placement_group(merged)
-    resources = _demand(merged)
-    if merged.get("num_cpus", 1) is not None:
-        resources["CPU"] = float(merged.get("num_cpus", 1))
-    resources = {name: quantity for name, quantity in resources.items() if quantity > 0}
-    max_calls = merged.get("max_calls")
-    if max_calls is None:
-        # A task that held a device exits by default, so that the next meets a clean device.
-        max_calls = int(_gpu_memory.holds_devices(resources))
+    # As in Ray, None asks for no CPU where a task says it.
+    cpus = merged.get("num_cpus", 1)
+    resources, max_calls, fresh = _core.task_demand(_asked(merged), cpus or 0, merged.get("max_calls"))
     num_returns = merged.get("num_returns")
     if num_returns is None:
         num_returns = "streaming" if is_generator else 1
@@ -126,6 +130,7 @@ def task_options(
         is_generator=is_generator,
         num_returns=num_returns,
         max_calls=max_calls,
+        fresh=fresh,
         max_retries=_max_retries(merged),
         retry_exceptions=_retry_exceptions(merged),
         resources=resources,
@@ -144,7 +149,7 @@ def actor_options(
     rules.check_actor(given, merged, in_options=in_options)
     _without_effect.tell("remote", given)
     rules.check_placement_group(merged)
-    placement, running = _actor_demands(merged)
+    placement, running = _core.actor_demand(_asked(merged), merged.get("num_cpus"))
     max_pending_calls = merged.get("max_pending_calls")
     return ActorOptions(
         given=merged,
@@ -175,32 +180,20 @@ def check_submittable(options: TaskOptions | ActorOptions, *, is_async: bool = F
         rules.check_submitted_actor(options.given, is_async=is_async)
 
 
-def _demand(merged: Mapping[str, Any]) -> dict[str, float]:
+def _asked(merged: Mapping[str, Any]) -> dict[str, float]:
+    """What is asked for besides CPUs, by the name of the resource."""
     demand = {name: float(quantity) for name, quantity in (merged.get("resources") or {}).items()}
     for option, resource in _families.OPTIONS.items():
         if merged.get(option) is not None:
             demand[resource] = float(merged[option])
     if merged.get("memory") is not None:
-        demand["memory"] = int(merged["memory"])
+        demand["memory"] = float(int(merged["memory"]))
     if memory := _gpu_memory.asked(merged):
         demand[_gpu_memory.RESOURCE] = memory
     if merged.get("accelerator_type") is not None:
-        demand[f"accelerator_type:{merged['accelerator_type']}"] = TYPE_SHARE
+        resource, share = _core.accelerator_type(merged["accelerator_type"])
+        demand[resource] = share
     return demand
-
-
-def _actor_demands(merged: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
-    running = _demand(merged)
-    placement_only: dict[str, float] = {}
-    if merged.get("num_cpus") is not None:
-        running["CPU"] = float(merged["num_cpus"])
-    elif set(running) - {"memory"}:
-        # A quantity of zero counts as said here, as it does in Ray.
-        running["CPU"] = 1.0
-    else:
-        placement_only["CPU"] = 1.0
-    running = {name: quantity for name, quantity in running.items() if quantity > 0}
-    return {**running, **placement_only}, running
 
 
 def _max_retries(merged: Mapping[str, Any]) -> int:

@@ -25,8 +25,10 @@ from oxiray._core import (
 )
 from oxiray._gathering import DynamicObjectRefGenerator
 from oxiray._generators import StreamingGeneratorStats
+from oxiray._labels import matches as node_labels_match_selector
 from oxiray._private.async_compat import is_async_func, sync_to_async
 from oxiray._private.gcs_client import GcsClient
+from oxiray._private.time_series import merge_instantaneous_total_cython, time_weighted_average_cython
 from oxiray._private.utils import binary_to_hex
 from oxiray.exceptions import (
     ActorAlreadyExistsError,
@@ -89,6 +91,15 @@ for _kind in (
     BaseID.register(_kind)
 
 
+class MessagePackSerializer:
+    """Reads what Ray's native side writes, which Oxiray's does not."""
+
+    @staticmethod
+    def loads(*_: object) -> object:
+        """Raises `NotImplementedError`."""
+        raise NotImplementedError("values do not travel as msgpack in Oxiray: use cloudpickle, or util.serialization")
+
+
 class Language(enum.IntEnum):
     """The language that a task or an actor is written in."""
 
@@ -138,6 +149,7 @@ __all__ = [
     "GetTimeoutError",
     "JobID",
     "Language",
+    "MessagePackSerializer",
     "NodeID",
     "ObjectID",
     "ObjectRef",
@@ -169,10 +181,13 @@ __all__ = [
     "is_async_func",
     "is_ipv6",
     "is_localhost",
+    "merge_instantaneous_total_cython",
     "node_ip_address_from_perspective",
+    "node_labels_match_selector",
     "parse_address",
     "setproctitle",
     "sync_to_async",
+    "time_weighted_average_cython",
 ]
 
 __getattr__ = _missing.attributes(__name__)

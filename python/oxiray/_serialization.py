@@ -213,7 +213,7 @@ def check_out_of_band() -> None:
     """Raises where references must not be pickled by anybody but the runtime, and warns once where they may."""
     if not _switches.is_on("allow_out_of_band_object_ref_serialization", default=True):
         raise exceptions.OufOfBandObjectRefSerializationException(
-            "an ObjectRef was pickled outside of a task's arguments or results, where nobody can tell how long its "
+            "an ObjectRef was pickled outside of a task's arguments or results, where Oxiray cannot know how long its "
             "value is needed, and RAY_allow_out_of_band_object_ref_serialization=0 forbids that: pass the reference "
             "to a task or actor, or pickle its value"
         )
@@ -222,7 +222,7 @@ def check_out_of_band() -> None:
         _warned_of_out_of_band = True
         logger.warning(
             "an ObjectRef was pickled outside of a task's arguments or results (pickle.dumps, or a function or class "
-            "that refers to it by a global name): nobody can tell how long its value is needed, so it is kept until this "
+            "that refers to it by a global name): Oxiray cannot know how long its value is needed, so it is kept until this "
             "process ends. Pass the reference to a task or actor instead; "
-            "RAY_allow_out_of_band_object_ref_serialization=0 makes this an error. Said once a process"
+            "RAY_allow_out_of_band_object_ref_serialization=0 makes this an error. This is shown once per process"
         )

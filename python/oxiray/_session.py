@@ -281,7 +281,7 @@ def _setup(logging_config: dict[str, Any] | None) -> bytes:
 
 
 def shutdown(_exiting_interpreter: bool = False, *, wait_for_processes: bool = False) -> None:
-    """Ends the connection, and with it a private cluster. Does nothing where there is none."""
+    """Ends the connection, and with it a private cluster. Does nothing if there is no connection."""
     global generation, _context
     with _lock:
         if not _core.is_connected() or _core.context()["is_worker"]:
@@ -315,7 +315,7 @@ def _reap_daemon() -> None:
 
 
 def is_initialized() -> bool:
-    """Whether this process is connected."""
+    """Returns whether this process is connected to a cluster."""
     return _core.is_connected()
 
 

@@ -21,6 +21,8 @@ KNOWN = (
     "max_lineage_bytes",
     "memory_monitor_refresh_ms",
     "memory_usage_threshold",
+    "object_spilling_config",
+    "object_spilling_directory",
     "record_ref_creation_sites",
     "task_oom_retries",
     "task_oom_retry_delay_base_ms",

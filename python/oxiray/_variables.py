@@ -92,6 +92,12 @@ SETTINGS: dict[str, tuple[Variable, ...]] = {
         Variable("RAY_memory_monitor_refresh_ms", "milliseconds between two looks at it; 0 for none", "250"),
         Variable("OXIRAY_MEMORY_LIMITS", "0: `memory=` reserves and does not limit", "1"),
         Variable("OXIRAY_WORKER_PIDS_MAX", "how many processes and threads a worker may have; 0 for no limit", "4096"),
+        Variable(
+            "RAY_object_spilling_directory",
+            "where objects are spilled that memory has no room for: a directory, or storage as `s3://bucket/prefix`",
+            "the session's folder",
+        ),
+        Variable("RAY_object_spilling_config", "the same as Ray's JSON, of type `filesystem` or `smart_open`", "none"),
         Variable("RAY_local_fs_capacity_threshold", "how full the disk may get that objects are spilled to (0 to 1)", "0.95"),
     ),
     "Devices and labels": (
@@ -166,7 +172,11 @@ SETTINGS: dict[str, tuple[Variable, ...]] = {
             "false",
         ),
     ),
-    "Logs": (
+    "Logs and history": (
+        Variable("OXIRAY_HISTORY", "where a head records the cluster's history, as `oxiray start --head --history`: a directory or `s3://bucket/prefix`", "nowhere"),
+        Variable("OXIRAY_HISTORY_JOB_BYTES", "the most bytes of history that are kept of a job, of the head's daemon", "256 MiB"),
+        Variable("OXIRAY_HISTORY_BYTES", "the most bytes of history that are kept of all sessions, of the head's daemon", "5 GiB"),
+        Variable("OXIRAY_HISTORY_DAYS", "for how many days history is kept, of the head's daemon", "30"),
         Variable("RAY_LOG_TO_DRIVER", "0: the output of workers is not shown in the driver", "1"),
         Variable("OXIRAY_WORKER_LOGS", "0: the daemon writes nothing of what workers print to files", "1"),
         Variable("RAY_ROTATION_MAX_BYTES", "bytes of a worker's file of logs after which it is begun anew, of the daemon", "64 MiB"),

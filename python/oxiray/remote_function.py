@@ -14,7 +14,7 @@ import logging
 import sys
 from typing import Any, NoReturn
 
-from oxiray import _core, _gpu_memory, _options, _pickling, _serialization, _session, _strategies
+from oxiray import _core, _options, _pickling, _serialization, _session, _strategies
 
 logger = logging.getLogger("ray")
 
@@ -144,7 +144,6 @@ class RemoteFunction:
         _session.ensure()
         positions = self._shared["positions"]
         body, code_hash = self._code()
-        holds_devices = _gpu_memory.holds_devices(options.resources)
         self._caller = _core.Caller.of_function(
             hash=code_hash,
             body=body,
@@ -152,7 +151,7 @@ class RemoteFunction:
             label=options.name or "",
             resources=options.resources,
             environment=self._environment(),
-            fresh=holds_devices and options.max_calls == 1,
+            fresh=options.fresh,
             results=1 if stream or options.num_returns == "dynamic" else int(options.num_returns),
             max_calls=options.max_calls,
             retries=options.max_retries,

@@ -293,6 +293,6 @@ _context = RuntimeContext()
 
 
 def get_runtime_context() -> RuntimeContext:
-    """What this process may know of itself. Connects where that was not done yet."""
+    """Returns what this process knows of itself: its job, task, actor, node and devices. Connects first if necessary."""
     _session.ensure()
     return _context

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from oxiray import (
-    _core, _environment, _environment_packages as packages, _gpu_memory, _options, _session, _strategies, actor, exceptions,
+    _core, _environment, _environment_packages as packages, _options, _session, _strategies, actor, exceptions,
 )  # fmt: skip
 from oxiray.remote_function import RemoteFunction, stream_terms
 
@@ -137,7 +137,6 @@ class RustFunction:
         _session.ensure()
         body = self._name.encode()
         stream = stream_terms(options.num_returns, options.generator_backpressure_num_objects, 1)
-        holds_devices = _gpu_memory.holds_devices(options.resources)
         self._caller = _core.Caller.of_function(
             hash=hashlib.blake2b(body, digest_size=16).digest(),
             body=body,
@@ -145,7 +144,7 @@ class RustFunction:
             label=options.name or "",
             resources=options.resources,
             environment=self._owner.environment(options.runtime_env),
-            fresh=holds_devices and options.max_calls == 1,
+            fresh=options.fresh,
             results=1 if stream else int(options.num_returns),
             max_calls=options.max_calls,
             retries=options.max_retries,

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import pty
 import re
 import shutil
-import struct
 import subprocess
-import sys
-import termios
 from pathlib import Path
 
 import commands
 import pytest
 from oxiray import _cli
 
-COLUMNS = 80
+#: Commands of the Python package that print no data, each with what it does.
+WITHOUT_JSON = {"kill-actor": "acts", "ray": "makes a wheel", "timeline": "writes JSON to a file"}
+
+
+def test_each_command_of_python_that_prints_data_prints_it_as_json() -> None:
+    found = {name for name, (_, options) in _cli.PYTHON_COMMANDS.items() if "--json" not in options}
+    assert found == set(WITHOUT_JSON)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("up", "cluster.yaml"), "Oxiray has no cluster launcher"),
+        (("metrics", "launch-prometheus"), "--metrics-export-port=PORT"),
+        (("sanity-check",), "oxiray doctor"),
+    ],
+)
+def test_a_command_of_ray_that_is_not_there_says_what_to_do_instead(words: tuple[str, ...], says: str) -> None:
+    told = " ".join(commands.run(*words, check=False).split())
+    assert f"`{words[-1] if words[0] == 'metrics' else words[0]}` is a command of Ray's" in told and says in told
 
 
 def named_below_help() -> list[str]:
@@ -30,34 +43,11 @@ def test_help_names_the_commands_that_python_runs() -> None:
     assert named_below_help() == sorted(_cli.PYTHON_COMMANDS)
 
 
-def on_a_terminal(*arguments: str) -> str:
-    """What a command prints on a terminal of 80 columns."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
-    command = [sys.executable, "-c", commands._PROGRAM, *arguments]
-    variables = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
-    # Without NO_COLOR, a variable such as CI would bring escape sequences, which have no width.
-    variables |= {"TERM": "dumb", "NO_COLOR": "1"}
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=variables):
-        os.close(theirs)
-        pieces = []
-        while True:
-            try:
-                piece = os.read(ours, 1 << 16)
-            except OSError:  # the other end is closed
-                break
-            if not piece:
-                break
-            pieces.append(piece)
-    os.close(ours)
-    return b"".join(pieces).decode()
-
-
 @pytest.mark.parametrize("words", [(), ("start",), ("job", "submit"), ("list",), ("drain",), ("doctor",), ("logs",)], ids=" ".join)
 def test_help_is_no_wider_than_the_terminal(words: tuple[str, ...]) -> None:
-    told = on_a_terminal(*words, "--help")
+    told = commands.on_a_terminal(*words, "--help")
     assert "-h, --help" in told
-    assert [line for line in told.splitlines() if len(line) > COLUMNS] == []
+    assert [line for line in told.splitlines() if len(line) > commands.COLUMNS] == []
 
 
 def completed(line: str, tmp_path: Path) -> list[str]:

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 import os
 import signal
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import cloudpickle
 import oxiray
 import pytest
 from oxiray import _session
-from oxiray._private import internal_api, worker
+from oxiray._private import grpc_utils, internal_api, worker
 from oxiray._private.state import state
-from oxiray._raylet import GcsClient, StreamingGeneratorStats
+from oxiray._raylet import (
+    GcsClient,
+    StreamingGeneratorStats,
+    merge_instantaneous_total_cython,
+    node_labels_match_selector,
+    time_weighted_average_cython,
+)
 from oxiray.util.annotations import AnnotationType, _mark_annotated
 from oxiray.util.debug import _test_some_code_for_memory_leaks
 from oxiray.util.placement_group import _valid_resource_shape
@@ -144,6 +152,69 @@ def test_the_state_of_an_actor_is_known_without_asking(tmp_path: Path) -> None:
     assert oxiray.get(actor.pid.remote()) != pid
     oxiray.kill(actor)
     wait_until(lambda: actor._get_local_state() == DEAD)
+
+
+def test_machines_through_the_client_of_the_head() -> None:
+    client = GcsClient()
+    (node,) = oxiray.nodes()
+    ((identifier, found),) = client.get_all_node_info(timeout=1).items()
+    assert identifier.hex() == node["NodeID"] and found.node_id == identifier.binary()
+    assert (found.node_name, found.state, found.instance_id) == (node["NodeManagerAddress"], 0, "")
+    assert found.labels == node["Labels"] and found.resources_total["CPU"] == 2.0
+    (free,) = client.get_all_resource_usage(timeout=1).resource_usage_data.batch
+    assert free.node_id == found.node_id and free.resources_available["CPU"] <= 2.0
+
+
+class Point(NamedTuple):
+    timestamp: float
+    value: float
+
+
+#: Gauges, their sum over time, a window (None for the whole) and the first one's average over it, as Ray 2.60 told.
+GAUGES: list[Any] = [
+    ([[(3.0957, 0.0), (3.0957, 4.0), (3.0957, 2.0)], [(1.1666, 0.0), (1.1666, 3.0), (1.1766, 0.0), (1.1776, 0.0)], []], [(1.17, 3.0), (1.18, 0.0), (3.1, 2.0)], (None, None), 2.0),
+    ([[(0.0992, 4.0)], [(1.7269, 1.0), (2.0269, 0.0)], [(2.3418, 1.0), (2.3418, 4.0), (2.6418, 1.0), (2.6458, 0.0)], []], [(0.1, 4.0), (1.73, 5.0), (2.03, 4.0), (2.34, 8.0), (2.64, 5.0), (2.65, 4.0)], (None, 2.482072475567459), 4.0),
+    ([[(0.9352, 2.0), (0.9362, 1.0), (2.1362, 1.0)], [(0.4637, 3.0), (0.4677, 3.0)], []], [(0.46, 3.0), (0.94, 4.0)], (0.47226311301984847, 0.8248105182178661), 0.0),
+    ([[(1.8665, 0.0), (2.1665, 4.0), (2.1705, 2.0)], [(1.4006, 4.0), (1.4106, 0.0), (1.4106, 2.0), (1.4206, 0.0)]], [(1.4, 4.0), (1.41, 2.0), (1.42, 0.0), (2.17, 2.0)], (0.24267771038887886, 3.2356442726383436), 0.7171107664041431),
+    ([[(1.4373, 0.0), (1.4473, 2.0), (1.4483, 4.0), (1.4483, 3.0), (1.4483, 1.0)], [(2.7365, 1.0)], [(0.8058, 0.0), (0.8068, 3.0), (0.8168, 4.0), (0.8208, 1.0), (0.8308, 4.0), (0.8348, 3.0)]], [(0.81, 3.0), (0.82, 1.0), (0.83, 3.0), (1.45, 4.0), (2.74, 5.0)], (3.9458683240047443, None), None),
+]
+
+
+@pytest.mark.parametrize(("gauges", "total", "window", "average"), GAUGES)
+def test_gauges_are_added_up_as_ray_does(gauges: Any, total: Any, window: Any, average: float | None) -> None:
+    series = [[Point(*point) for point in gauge] for gauge in gauges]
+    assert merge_instantaneous_total_cython(series) == [pytest.approx(point) for point in total]
+    start, end = (-math.inf if edge is None else edge for edge in window)
+    assert time_weighted_average_cython(series[0], start, end, 1.0) == (None if average is None else pytest.approx(average))
+
+
+@pytest.mark.parametrize(
+    ("selector", "matches"),
+    [
+        ({}, True),
+        ({"zone": "a"}, True),
+        ({"zone": "!a"}, False),
+        ({"zone": "in(a, b)", "kind": "!spot"}, True),
+        ({"zone": "!in(b,c)"}, True),
+        ({"kind": "spot"}, False),
+    ],
+)
+def test_labels_are_what_a_selector_asks_for(selector: dict[str, str], matches: bool) -> None:
+    assert node_labels_match_selector({"zone": "a"}, selector) is matches
+
+
+async def _start_and_stop(server: Any) -> None:
+    await server.start()
+    await server.stop(0)
+
+
+def test_a_server_between_replicas_listens_nowhere() -> None:
+    server = grpc_utils.create_grpc_server_with_interceptors(asynchronous=True, options=[])
+    assert server.add_insecure_port("[::]:0") == 0
+    asyncio.run(_start_and_stop(server))
+    call = grpc_utils.init_grpc_channel("192.0.2.1:0", asynchronous=True).unary_unary("/serve.ASGIService/HandleRequest")
+    with pytest.raises(NotImplementedError, match="HandleRequest: calls between replicas over gRPC .* RAY_SERVE_USE_GRPC_BY_DEFAULT"):
+        call(b"")
 
 
 def test_hooks_are_called_after_connecting() -> None:

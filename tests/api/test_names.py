@@ -20,7 +20,8 @@ from oxiray._alternatives import ALTERNATIVES
 MODULES = """
 _private _private.services _private.state _private.utils _private.worker _raylet actor cloudpickle dag data exceptions
 experimental experimental.internal_kv job_config remote_function runtime_context runtime_env types util util.accelerators
-util.accelerators.accelerators util.actor_pool util.annotations util.check_serialize util.client util.client.common
+util.accelerators.accelerators util.actor_pool util.annotations util.check_serialize util.collective util.collective.types
+util.collective.collective_group.base_collective_group util.client util.client.common
 util.debug util.helpers util.joblib util.multiprocessing util.multiprocessing.pool util.queue
 train train.backend train.collective train.constants train.v2.api.data_parallel_trainer train.v2._internal.constants
 train.v2.jax util.scheduling_strategies util.serialization util.state util.state.api util.state.common util.state.exception
@@ -50,13 +51,12 @@ def statement(code: str) -> str:
     [
         ("import ray.rllib", "ModuleNotFoundError", "oxiray ray install \"rllib\""),
         ("import oxiray.rllib", "ModuleNotFoundError", "oxiray ray install \"rllib\""),
-        ("from ray import serve", "ModuleNotFoundError", "web framework in an actor"),
-        ("from oxiray import serve", "ImportError", "web framework in an actor"),
+        ("from ray import serve", "ModuleNotFoundError", "oxiray ray install \"serve\""),
+        ("from oxiray import serve", "ImportError", "oxiray ray install \"serve\""),
         ("ray.tune", "AttributeError", "oxiray ray install \"tune\""),
         ("oxiray.tune", "AttributeError", "oxiray ray install \"tune\""),
-        ("from ray.util import pdb", "ImportError", "debugpy.listen"),
+        ("from ray.util.pdb import set_trace", "ImportError", "debugpy.listen"),
         ("ray.util.rpdb.set_trace", "AttributeError", "debugpy.listen"),
-        ("import ray.util.collective", "ModuleNotFoundError", "torch.distributed"),
         ("import ray.util.spark", "ModuleNotFoundError", "oxiray start"),
         ("import ray.util.tracing", "ModuleNotFoundError", "opentelemetry"),
         ("from ray.util.client.worker import Worker", "ModuleNotFoundError", "Ray deprecates"),
@@ -78,7 +78,7 @@ def test_what_is_missing_says_why(code: str, kind: str, says: str) -> None:
 
 
 def test_asking_does_not_raise() -> None:
-    assert not hasattr(ray.util, "collective")
+    assert not hasattr(ray.util, "spark")
     assert getattr(oxiray, "tune", None) is None
     assert importlib.util.find_spec("oxiray.tune") is None
     assert importlib.util.find_spec("ray.util.spark") is None

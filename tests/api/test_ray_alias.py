@@ -56,7 +56,7 @@ def test_cloudpickle_is_there() -> None:
     assert ray.cloudpickle.dumps is cloudpickle.dumps
 
 
-@pytest.mark.parametrize("name", ["rllib", "tune", "serve", "llm", "util.collective", "no_such_module"])
+@pytest.mark.parametrize("name", ["rllib", "tune", "serve", "llm", "util.spark", "no_such_module"])
 def test_missing_modules_say_so(name: str) -> None:
     with pytest.raises(ImportError, match=f"`ray.{name}` .+"):
         importlib.import_module(f"ray.{name}")
@@ -145,3 +145,10 @@ def test_oxiray_tells_where_ray_was_installed_over_the_alias(tmp_path: Path) -> 
 def test_stubs_are_there_for_the_modules_that_programs_name() -> None:
     folder = Path(str(ray.__file__)).parent
     assert (folder / "actor.pyi").is_file() and (folder / "dag" / "__init__.pyi").is_file()
+
+
+def test_the_import_loads_nothing_that_takes_long_and_few_programs_need() -> None:
+    heavy = ("asyncio", "ssl", "concurrent.futures", "multiprocessing", "http", "email", "numpy")
+    program = f"import sys, ray; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -157,23 +156,13 @@ def test_an_autoscaler_that_is_killed_is_followed_by_another(growing: Callable[.
     cluster.program(ASK.format(bundles='[{"GPU": 1}]'))
     cluster.until(lambda: len(cluster.nodes()) == 1, "one node came")
     before = cluster.nodes()
-    killed = autoscaler(cluster)
+    killed = cluster.autoscaler()
     os.kill(killed, signal.SIGKILL)
     cluster.program(ASK.format(bundles='[{"GPU": 1}] * 2'))
     cluster.until(lambda: len(cluster.nodes()) == 2, "another autoscaler brought another node")
-    assert set(before) < set(cluster.nodes()) and autoscaler(cluster) != killed
+    assert set(before) < set(cluster.nodes()) and cluster.autoscaler() != killed
     cluster.program(ASK.format(bundles="[]"))
     cluster.until(lambda: cluster.nodes() == [], "it takes away what the last one brought")
-
-
-def autoscaler(cluster: Growing) -> int:
-    """The process that works, not the one that keeps it."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            words = (folder / "cmdline").read_bytes().decode().split("\0")
-            if words[1:3] == ["autoscaler", "run"] and str(cluster.groups) in words and "--detached" not in words:
-                return int(folder.name)
-    raise AssertionError("no autoscaler runs")
 
 
 def test_a_plan_is_told_for_the_cluster_and_for_a_record(growing: Callable[..., Growing], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -39,8 +40,9 @@ class Away:
             self.start_member(number)
         ray.init(address=self.address)
 
-    def oxiray(self, *words: str) -> str:
-        ended = subprocess.run([str(native_binary()), *words], capture_output=True, text=True, check=False)
+    def oxiray(self, *words: str, told: str | None = None) -> str:
+        """Runs a command, which is told this on its standard input."""
+        ended = subprocess.run([str(native_binary()), *words], input=told, capture_output=True, text=True, check=False)
         assert ended.returncode == 0, ended
         return ended.stdout
 
@@ -48,11 +50,13 @@ class Away:
         self.oxiray("start", "--head", f"--port={self.port}", "--num-cpus=1", "--node-lease=4")
 
     def start_member(self, number: int) -> None:
-        door = [f"--address={self.address}"]
+        door, told = [f"--address={self.address}"], None
         if self.over_network:
             (token,) = self.home.glob("session_*/join-token")
-            door += [f"--token-file={token}", f"--node-ip-address=127.0.0.{number + 1}"]
-        self.oxiray("start", *door, "--num-cpus=2", f'--resources={{"member{number}": 4}}')
+            # The second member has no file to read again when the head comes back.
+            file, told = (str(token), None) if number == 1 else ("-", token.read_text())
+            door += [f"--token-file={file}", f"--node-ip-address=127.0.0.{number + 1}"]
+        self.oxiray("start", *door, "--num-cpus=2", f'--resources={{"member{number}": 4}}', told=told)
 
     def member_of(self, worker: int) -> int:
         """The daemon of the node that a worker runs on."""
@@ -66,7 +70,12 @@ class Away:
         return str(next(found["ip"] for found in self._sessions() if found["member"]))
 
     def _sessions(self) -> list[dict[str, Any]]:
-        return [json.loads(found.read_text()) for found in self.home.glob("session_*/session.json")]
+        found = []
+        for path in self.home.glob("session_*/session.json"):
+            # A session ends with its daemon, which may be just now.
+            with contextlib.suppress(FileNotFoundError):
+                found.append(json.loads(path.read_text()))
+        return found
 
     @property
     def head(self) -> int:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from nvml import Answers, library
-from slurm import Slurm
+from slurm import GPUS, Slurm, running
 from watching import processes_of, wait_until
 
+#: The program of the document on accelerators, as `tests/programs` has it.
+ACCELERATORS = Path(__file__).resolve().parent.parent / "programs" / "seed_003" / "devices_nvidia.py"
 OXIRAY = (sys.executable, "-m", "oxiray._cli")
 
 #: Says what each node of the cluster is, and which devices an actor on each gets.
@@ -37,10 +41,8 @@ print(json.dumps({"nodes": len(ray.nodes()), "gpus": gpus, "held": held}), flush
 
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
-    cluster = Slurm(tmp_path_factory.mktemp("slurm"))
-    cluster.start()
-    yield cluster
-    cluster.stop()
+    with running(tmp_path_factory.mktemp("slurm")) as cluster:
+        yield cluster
 
 
 @pytest.fixture
@@ -70,31 +72,105 @@ def test_a_program_runs_over_the_nodes_of_a_step_and_nothing_is_left(slurm: Slur
     assert list(Path("/tmp").glob("oxiray-step-*")) == []
 
 
+def with_devices(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each node of Slurm finds as many devices as that has given it."""
+    gpus = [f"NVIDIA H100 80GB HBM3|GPU-{bus}|00000000:0{bus}:00.0|85520809984|0||||\n" for bus in range(4, 4 + GPUS)]
+    Answers(folder, monkeypatch, library()).write("driver=550.54.15\n" + "".join(gpus))
+
+
+@contextmanager
+def first_device_of_n1_taken(slurm: Slurm) -> Iterator[None]:
+    """Another job has the first device of the first node, so that what is granted is not what would be found."""
+    other = slurm.begin("srun", "--nodelist=n1", "--gres=gpu:1", "--overlap", "sleep", "600")
+    wait_until(lambda: len(slurm.jobs()) == 1)
+    jobs = slurm.jobs()
+    try:
+        yield
+    finally:
+        slurm.run("scancel", *jobs)
+        other.communicate()
+
+
 def test_each_node_offers_the_devices_that_slurm_granted_it(
     slurm: Slurm, marked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gpus = [f"NVIDIA H100 80GB HBM3|GPU-{name}|00000000:0{bus}:00.0|85520809984|0||||\n" for bus, name in enumerate("ab", 4)]
-    Answers(tmp_path, monkeypatch, library()).write("driver=550.54.15\n" + "".join(gpus))
+    with_devices(tmp_path, monkeypatch)
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    # Another job has the first device of the first node.
-    other = slurm.begin("srun", "--nodelist=n1", "--gres=gpu:1", "--overlap", "sleep", "600")
-    wait_until(lambda: len(slurm.jobs()) == 1)
-    try:
+    with first_device_of_n1_taken(slurm):
         told = slurm.run(
             *("srun", "--nodes=2", "--ntasks-per-node=1", "--gres=gpu:1", *OXIRAY, "symmetric-run", "--"),
             *(sys.executable, str(program)),
             **variables(marked),
         )
-    finally:
-        slurm.run("scancel", *slurm.jobs())
-        other.communicate()
     assert told.returncode == 0, told.stderr
     assert json.loads(told.stdout) == {
         "nodes": 2,
         "gpus": 2,
         "held": [["n1", ["1"], "1"], ["n2", ["0"], "0"]],
     }
+
+
+def test_the_documents_program_has_in_each_rank_the_devices_that_slurm_granted(
+    slurm: Slurm, marked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_devices(tmp_path, monkeypatch)
+    # Each rank says what Slurm granted it, and becomes the program, word for word.
+    script = 'echo "granted $CUDA_VISIBLE_DEVICES"; exec "$@"'
+    with first_device_of_n1_taken(slurm):
+        told = slurm.run(
+            *("srun", "--nodes=2", "--ntasks-per-node=1", "--gres=gpu:2", "--label", "sh", "-c", script, "sh"),
+            *(sys.executable, str(ACCELERATORS)),
+            **variables(marked),
+        )
+    assert told.returncode == 0, told.stderr
+    for rank, granted in enumerate(["1,2", "0,1"]):
+        lines = [line.removeprefix(f"{rank}: ") for line in told.stdout.splitlines() if line.startswith(f"{rank}: ")]
+        first, second = granted.split(",")
+        shown = [re.sub(r"^\((\w+) pid=\d+\) ", r"\1: ", line) for line in lines]
+        assert sorted(shown) == sorted(
+            [
+                f"granted {granted}",
+                f"GPUActor: GPU IDs: ['{first}']",
+                f"GPUActor: CUDA_VISIBLE_DEVICES: {first}",
+                f"gpu_task: GPU IDs: ['{second}']",
+                f"gpu_task: CUDA_VISIBLE_DEVICES: {second}",
+            ]
+        )
+    wait_until(lambda: processes_of(marked) == [])
+
+
+#: The document's actor on each device of the cluster that it is in, until it is ended.
+HOLDING = """
+import time
+holders = [GPUActor.remote() for _ in range(int(ray.cluster_resources()["GPU"]))]
+ray.get([holder.ping.remote() for holder in holders])
+time.sleep(600)
+"""
+
+
+def test_the_documents_actors_hold_what_slurm_granted_and_nothing_is_left_when_that_is_cancelled(
+    slurm: Slurm, marked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_devices(tmp_path, monkeypatch)
+    head, _, _ = ACCELERATORS.read_text().partition("gpu_actor = GPUActor.remote()")
+    own = 'print("on", os.environ["SLURMD_NODENAME"], os.environ["CUDA_VISIBLE_DEVICES"])'
+    head = head.replace("ray.init(num_gpus=2)", "ray.init()").replace("def ping(self):\n", f"def ping(self):\n        {own}\n")
+    program = tmp_path / "program.py"
+    program.write_text(head + HOLDING)
+    command = ("srun", "--nodes=2", "--ntasks-per-node=1", "--gres=gpu:2", *OXIRAY, "symmetric-run", "--")
+    running = slurm.begin(*command, sys.executable, str(program), **variables(marked), RAY_DEDUP_LOGS="0")
+    assert running.stdout is not None
+    told = "".join(running.stdout.readline() for _ in range(4 * 3))
+    slurm.run("scancel", *slurm.jobs())
+    _, errors = running.communicate(timeout=60)
+    assert running.returncode != 0, errors
+    shown = sorted(re.findall(r"\) on (n\d \d)$", told, re.MULTILINE))
+    assert shown == ["n1 0", "n1 1", "n2 0", "n2 1"], told
+    assert sorted(re.findall(r"GPU IDs: \['(\d)'\]", told)) == ["0", "0", "1", "1"], told
+    wait_until(lambda: processes_of(marked) == [])
+    wait_until(slurm.is_idle)
+    assert list(Path("/tmp").glob("oxiray-step-*")) == []
 
 
 def test_the_programs_status_is_the_steps(slurm: Slurm, marked: str) -> None:

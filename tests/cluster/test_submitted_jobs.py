@@ -108,7 +108,7 @@ def test_an_identifier_s_beginning_is_enough_and_an_unknown_one_is_an_error(home
     node = json.loads(home.oxiray("list", "nodes", "--format=json").stdout)[0]["node_id"]
     assert f"node_id: {node}" in home.oxiray("get", "nodes", node[:10]).stdout.replace('"', "")
     unknown = home.oxiray("get", "actors", "ffffffffff")
-    assert unknown.returncode == 1 and "no identifier of actors begins with `ffffffffff`" in unknown.stderr
+    assert unknown.returncode == 1 and "there is no actor whose identifier is or begins with `ffffffffff`" in unknown.stderr
     waiting = home.oxiray("explain", "0123")
     assert waiting.returncode == 1 and "begins with `0123`" in waiting.stderr
 
@@ -152,7 +152,7 @@ def test_one_that_waits_for_room_is_stopped_and_what_cannot_be_is_told(home: Hom
     assert "STOPPED" in home.oxiray("job", "stop", "holder").stdout
     missing = home.oxiray("job", "submit", "--working-dir=/no/such/folder", "--", "true")
     assert missing.returncode == 1 and "there is no such folder or file" in missing.stderr
-    assert "no job was submitted as `nobody`" in home.oxiray("job", "status", "nobody").stderr
+    assert "there is no job whose identifier is or begins with `nobody`" in home.oxiray("job", "status", "nobody").stderr
     assert "the submission id `a/b` is not" in home.oxiray("job", "submit", "--submission-id=a/b", "true").stderr
 
 

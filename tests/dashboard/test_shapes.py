@@ -126,6 +126,18 @@ def test_what_is_wrong_is_told_as_ray_does(served: Served) -> None:
         assert (status, told["result"], told["data"]) == (400, False, {"result": None}) and said in told["msg"]
 
 
+def test_events_of_the_cluster_have_rays_columns(served: Served) -> None:
+    wait_until(lambda: served.rows("cluster_events", source_type="JOBS"))
+    events = served.rows("cluster_events")
+    assert {tuple(row) for row in events} == {tuple(recorded("cluster_events"))}
+    assert events[0]["custom_fields"]["event"] == "head_started"
+    assert list(served.rows("cluster_events", detail=False)[0]) == recorded("cluster_events")[:5]
+    status, told = served.get("/api/v0/cluster_events?limit=1")
+    assert (status, told["data"]["result"]["total"], len(told["data"]["result"]["result"])) == (200, len(events), 1)
+    status, told = served.get("/api/v0/cluster_events?filter_keys=colour&filter_predicates=%3D&filter_values=x")
+    assert status == 400 and "The given filter column colour is not supported" in told["msg"]
+
+
 def test_summaries_count_by_name(served: Served) -> None:
     def counted(kind: str) -> dict[str, Any]:
         status, told = served.get(f"/api/v0/{kind}/summarize")

@@ -8,6 +8,8 @@ import ssl
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -29,10 +31,23 @@ def start(home: Home, *options: str) -> subprocess.CompletedProcess[str]:
     return home.oxiray("start", "--head", f"--port={home.port}", "--num-cpus=1", *options)
 
 
+def descriptors_of(pid: int) -> Iterator[str]:
+    """What the descriptors of this process lead to; one that is closed while they are read is none."""
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            yield os.readlink(entry)
+
+
+def children_of(pid: int) -> Iterator[str]:
+    """The command lines of this process's children; a child that ends while they are read is none."""
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        with suppress(FileNotFoundError, ProcessLookupError):
+            yield Path(f"/proc/{child}/cmdline").read_text()
+
+
 def listening(pid: int) -> list[int]:
     """The ports of TCP that this process listens at."""
-    descriptors = (os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir())
-    sockets = {name[8:-1] for name in descriptors if name.startswith("socket:[")}
+    sockets = {name[8:-1] for name in descriptors_of(pid) if name.startswith("socket:[")}
     lines = [line.split() for kind in ("tcp", "tcp6") for line in Path(f"/proc/net/{kind}").read_text().splitlines()[1:]]
     return sorted(int(fields[1].rpartition(":")[2], 16) for fields in lines if fields[3] == "0A" and fields[9] in sockets)
 
@@ -45,8 +60,7 @@ def test_without_a_word_there_is_none(home: Home) -> None:
             assert told.returncode == 1 and "no dashboard that runs" in told.stderr
             daemon = json.loads((session_of(home) / "session.json").read_text())["pid"]
             assert listening(daemon) == [home.port]
-            children = Path(f"/proc/{daemon}/task/{daemon}/children").read_text().split()
-            assert not any("oxiray-dashboard" in Path(f"/proc/{child}/cmdline").read_text() for child in children)
+            assert not any("oxiray-dashboard" in line for line in children_of(daemon))
         finally:
             assert home.oxiray("stop", "--force").returncode == 0
 

@@ -34,7 +34,7 @@ QUESTIONS = [
     ("named actor get_actor namespace", "guides/actors.html", "Names belong to a namespace"),
     ("share a GPU between processes fraction", "guides/devices.html", "lets four processes share one GPU"),
     ("limit GPU memory", "guides/devices.html", 'gpu_memory="8GiB" asks for so much memory of one GPU'),
-    ("several machines cluster start join token", "guides/clusters.html", "oxiray start --address=10.0.0.1:6379 --token-file=join-token"),
+    ("several machines cluster start join token", "guides/clusters.html", "oxiray start --address=10.0.0.1:6379 --token-file=-"),
     ("submit a job", "guides/jobs.html", "oxiray job submit --working-dir . -- python train.py"),
     ("where are the log files", "guides/logging.html", "/tmp/oxiray-<uid>/logs/latest"),
     ("size of object store memory", "guides/sizing.html", "30 % of the available memory"),

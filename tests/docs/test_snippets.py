@@ -20,7 +20,7 @@ PAGES = [
 ]
 WITH_PYTHON = [page for page in PAGES if any(block.language == "python" for block in snippets.blocks(page.read_text()))]
 #: Programs of others, whose options are their own.
-OTHERS = {"cd", "docker", "helm", "kubectl", "pip", "python", "scp", "uv"}
+OTHERS = {"cd", "docker", "helm", "kubectl", "pip", "python", "scp", "sha256sum", "uv"}
 INLINE = re.compile(r"`(oxiray [^`\n]+)`")
 
 

@@ -20,7 +20,7 @@ import ray
 sys.path.insert(0, str(Path(__file__).parent))
 #: How many processors the cluster is told to have: more than most machines that run this have free.
 CPUS = 4
-MODULES = ("data_cases", "tune_cases")
+MODULES = ("data_cases", "tune_cases", "serve_cases")
 
 
 def cases_of(module: ModuleType) -> dict[str, Any]:
@@ -41,7 +41,10 @@ def run(case: Any) -> dict[str, Any]:
 def main(written: str, *chosen: str) -> None:
     ray.init(num_cpus=CPUS, log_to_driver=False, include_dashboard=False)
     results = {}
+    wanted = {case.partition(".")[0] for case in chosen}
     for name in MODULES:
+        if wanted and name.removesuffix("_cases") not in wanted:
+            continue
         module = importlib.import_module(name)
         for case, function in cases_of(module).items():
             key = f"{name.removesuffix('_cases')}.{case}"

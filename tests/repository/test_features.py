@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 #: What cargo is asked for apart from the tests of the whole workspace.
-PROGRAMS = ["cli", "dashboard", "python", "operator", "fuzz", "sim", "scale"]
+PROGRAMS = ["cli", "dashboard", "storage", "python", "operator", "fuzz", "sim", "scale"]
 #: Features of each dependency, by its name with version.
 Features = dict[str, set[str]]
 

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 # Top to bottom. A crate may lean on crates of lower layers only; within a layer only as `BESIDE` says.
 LAYERS = [
-    {"cli", "dashboard", "operator", "python", "oxiray", "sim", "fuzz", "scale"},
+    {"cli", "dashboard", "operator", "python", "oxiray", "sim", "fuzz", "scale", "storage"},
     {"client"},
     {"autoscaler", "node", "runtime"},
     {"head", "ray-api"},

@@ -140,7 +140,7 @@ def test_what_cannot_be_shipped(shared, tmp_path, monkeypatch) -> None:
         ({"working_dir": str(tmp_path / "none")}, "no such folder"),
         ({"working_dir": str(tmp_path / "text.txt")}, "neither a folder nor"),
         ({"working_dir": str(tmp_path / "bad.zip")}, "cannot be read as a zip"),
-        ({"working_dir": "s3://bucket/a.zip"}, "download it first"),
+        ({"working_dir": "https://host/a.zip"}, "download it first"),
         ({"working_dir": "package://0123"}, "no such package"),
         ({"py_modules": [str(tmp_path / "none")]}, "no such folder"),
         ({"py_modules": [str(tmp_path / "text.txt")]}, "no folder, .py file"),

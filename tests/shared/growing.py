@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -22,11 +23,18 @@ PROGRAM_LIMIT = 90.0
 class Growing(Home):
     """A head without accelerators that grows by these groups, and a time line of what was seen."""
 
-    def __init__(self, folder: Path, groups: list[dict[str, Any]], num_cpus: float = 1, **variables: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        groups: list[dict[str, Any]],
+        num_cpus: float = 1,
+        slurm: dict[str, Any] | None = None,
+        **variables: str,
+    ) -> None:
         super().__init__(folder)
         self.environment.update(variables)
         self.groups = folder / "groups.yaml"
-        self.groups.write_text(json.dumps({"groups": groups}))
+        self.groups.write_text(json.dumps({"groups": groups} | ({} if slurm is None else {"slurm": slurm})))
         self.cpus = num_cpus
         self.begun = time.monotonic()
         self.line: list[str] = []
@@ -67,6 +75,15 @@ class Growing(Home):
         while time.monotonic() < end:
             assert holds(), f"{what}\n{self.log()}"
         self.note(what)
+
+    def autoscaler(self) -> int:
+        """The process that works, not the one that keeps it."""
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                words = (folder / "cmdline").read_bytes().decode().split("\0")
+                if words[1:3] == ["autoscaler", "run"] and str(self.groups) in words and "--detached" not in words:
+                    return int(folder.name)
+        raise AssertionError("no autoscaler runs")
 
     def log(self) -> str:
         """What the autoscaler says."""

@@ -77,12 +77,16 @@ class Hosts:
         if index == 0:
             own += ["--head", "--port", "6379", "--node-lease", str(self._lease)]
         else:
-            own += [f"--address={self.address(0)}:6379", "--token-file", str(self._copied_token(index))]
-        process = subprocess.Popen(
-            self.command(index, sys.executable, "-m", "oxiray._cli", "start", *own),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
+            # The first host is handed the token, the others have a file.
+            file = "-" if index == 1 else str(self._copied_token(index))
+            own += [f"--address={self.address(0)}:6379", "--token-file", file]
+        with open("/dev/null" if index != 1 else self.token_file()) as told:
+            process = subprocess.Popen(
+                self.command(index, sys.executable, "-m", "oxiray._cli", "start", *own),
+                stdin=told,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
         self._daemons[index] = process
         until = time.monotonic() + _START_LIMIT
         assert process.stdout is not None

@@ -1,32 +1,27 @@
-"""A Slurm cluster on this machine: a controller and two nodes, each with two processors and two devices of a kind `gpu`."""
+"""A Slurm cluster on this machine: a controller and two nodes, each with two processors and three devices of a kind `gpu`."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
-import socket
 import stat
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from homes import free_port
 from watching import wait_until
 
 NODES = ("n1", "n2")
-GPUS = 2
+GPUS = 3
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbcast", "scancel", "sinfo", "mknod")
 #: Debian has daemons where only root looks for them.
 _PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 #: The number of NVIDIA's devices: no driver is there, and Slurm only asks whether they are devices.
 _MAJOR = 195
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Slurm:
@@ -55,7 +50,7 @@ class Slurm:
         settings = {
             "ClusterName": "test",
             "SlurmctldHost": "localhost(127.0.0.1)",
-            "SlurmctldPort": _free_port(),
+            "SlurmctldPort": free_port(),
             "SlurmUser": "root",
             "SlurmdUser": "root",
             "AuthType": "auth/munge",
@@ -75,13 +70,15 @@ class Slurm:
             "SlurmdParameters": "config_overrides",
             "AccountingStorageType": "accounting_storage/none",
             "JobAcctGatherType": "jobacct_gather/none",
+            # Who is submitted is looked at at once.
+            "SchedulerParameters": "batch_sched_delay=0,bf_interval=1",
             "ReturnToService": 2,
             "KillWait": 10,
             "GresTypes": "gpu",
         }
         lines = [f"{name}={value}" for name, value in settings.items()]
         lines += [
-            f"NodeName={node} NodeHostname=localhost NodeAddr=127.0.0.1 Port={_free_port()} CPUs=2 Gres=gpu:{GPUS}"
+            f"NodeName={node} NodeHostname=localhost NodeAddr=127.0.0.1 Port={free_port()} CPUs=2 Gres=gpu:{GPUS}"
             for node in NODES
         ]
         lines.append(f"PartitionName=main Nodes={','.join(NODES)} Default=YES MaxTime=INFINITE State=UP")
@@ -120,8 +117,8 @@ class Slurm:
         return re.findall(r"\d+", self.run("squeue", "-h", "-o", "%A").stdout)
 
     def is_idle(self) -> bool:
-        """Whether no job has a node, or is about to leave one."""
-        return self.run("sinfo", "-h", "-t", "idle", "-o", "%D").stdout.strip() == str(len(NODES))
+        """Whether no job has a node, or is about to leave one: a node that one leaves is called idle already."""
+        return not self.jobs() and self.run("sinfo", "-h", "-t", "idle", "-o", "%D").stdout.strip() == str(len(NODES))
 
     def stop(self) -> None:
         """Ends its jobs, and then its daemons, the last one first."""
@@ -134,3 +131,14 @@ class Slurm:
             except subprocess.TimeoutExpired:
                 daemon.kill()
                 daemon.wait()
+
+
+@contextlib.contextmanager
+def running(folder: Path) -> Iterator[Slurm]:
+    """A cluster that ends with the block, also where it did not come up."""
+    cluster = Slurm(folder)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,16 @@ class Wheels:
         self.offline = ["--no-index", "--find-links", str(folder)]
         folder.mkdir()
 
-    def make(self, name: str, version: str, requires: str = "") -> Path:
-        """A wheel with one module, whose VERSION is its version."""
+    def make(self, name: str, version: str, requires: str = "", files: Mapping[str, str] | None = None) -> Path:
+        """A wheel with these files, or with one module, whose VERSION is its version."""
+        files = files or {f"{name}.py": f"VERSION = {version!r}\n"}
         path = self.folder / f"{name}-{version}-py3-none-any.whl"
         facts = f"{name}-{version}.dist-info"
         metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-        record = "".join(f"{file},,\n" for file in (f"{name}.py", *(f"{facts}/{f}" for f in ("METADATA", "WHEEL", "RECORD"))))
+        record = "".join(f"{file},,\n" for file in (*files, *(f"{facts}/{f}" for f in ("METADATA", "WHEEL", "RECORD"))))
         with zipfile.ZipFile(path, "w") as wheel:
-            wheel.writestr(f"{name}.py", f"VERSION = {version!r}\n")
+            for file, text in files.items():
+                wheel.writestr(file, text)
             wheel.writestr(f"{facts}/METADATA", metadata + (f"Requires-Dist: {requires}\n" if requires else ""))
             wheel.writestr(f"{facts}/WHEEL", "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
             wheel.writestr(f"{facts}/RECORD", record)

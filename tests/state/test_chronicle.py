@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -15,6 +16,8 @@ import pytest
 from watching import wait_until
 
 import ray
+from ray.util import state
+from ray.util.state.exception import RayStateApiException
 
 GPU = "NVIDIA H100|GPU-{slot}||85899345920|0|||0\n"
 
@@ -120,6 +123,13 @@ def test_jobs_and_the_head_are_events_with_rays_columns(gpus: nvml.Answers) -> N
     assert set(rows[0]) == {"severity", "time", "source_type", "message", "event_id", "custom_fields"}
     assert [row["custom_fields"]["event"] for row in events("source_type=JOBS")] == ["job_started"]
     assert len({row["event_id"] for row in rows}) == len(rows)
+    listed = state.list_cluster_events(detail=True, limit=10_000)
+    assert [dataclasses.asdict(row) for row in listed] == rows
+    [started] = state.list_cluster_events(filters=[("source_type", "=", "JOBS")])
+    assert started.severity == "INFO" and started["message"] and started.custom_fields is None
+    assert state.list_cluster_events(limit=1)[0].event_id == rows[-1]["event_id"]
+    with pytest.raises(RayStateApiException, match="colour"):
+        state.list_cluster_events(filters=[("colour", "=", "red")])
     frame = top("--cols=100", "--rows=30")
     assert len(frame.splitlines()) <= 30 and all(len(line) <= 100 for line in frame.splitlines())
     refused = commands.run("list", "events", address(), "--filter", "colour=red", check=False)

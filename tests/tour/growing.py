@@ -14,7 +14,7 @@ ray.init(address="auto", log_to_driver=False)
 @ray.remote(num_gpus=1)
 class GPUActor:
     def say_hello(self) -> str:
-        return "I live in a pod with GPU access."
+        return "This actor runs on a node with a GPU."
 
 
 def gpus() -> float:
@@ -32,7 +32,7 @@ def until(count: int) -> None:
         time.sleep(0.02)
 
 
-note("the group is at zero of five")
+note("none of the five nodes runs")
 actors = [GPUActor.remote() for _ in range(2)]
 print(*sorted(set(ray.get([actor.say_hello.remote() for actor in actors]))))
 note("two actors asked for a GPU each, and run")
@@ -41,7 +41,7 @@ until(0)
 note("the actors ended, and the nodes were idle")
 ray.autoscaler.sdk.request_resources(bundles=[{"GPU": 1}] * 2)
 until(2)
-note('request_resources(bundles=[{"GPU": 1}] * 2)')
+note('request_resources(bundles=[{"GPU": 1}] * 2) keeps two nodes, used or not')
 ray.autoscaler.sdk.request_resources(bundles=[])
 until(0)
-note("request_resources(bundles=[])")
+note("request_resources(bundles=[]) keeps none")

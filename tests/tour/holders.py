@@ -33,6 +33,6 @@ for device in range(int(ray.cluster_resources()["GPU"])):
     names = ", ".join(f"{role} ({share:g}, pid {pid})" for share, role, pid in holders_here) or "nobody"
     print(f"  {device} [{bar:<20}] {names}")
 
-print("The same, as `oxiray status` tells it:")
+print("The same, as `oxiray status` shows it:")
 command = Path(sys.executable).parent / "oxiray"
 print(subprocess.run([command, "status"], capture_output=True, text=True, check=True).stdout.rstrip())

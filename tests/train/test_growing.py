@@ -91,9 +91,9 @@ def function():
 result = fit(function, (1, 3))
 print(result.metrics["size"], [row["step"] for row in result.history] == list(range(1, result.return_value + 1)))
 """))  # fmt: skip
-    assert told.split("\n")[0] == "2 True", "two machines are all that may come, of three that were hoped for"
+    assert told.split("\n")[0] == "2 True", "two machines are all that may come, of the optional demand for three"
     assert "more workers of run `growing`" in cluster.log(), "what was not waited for was asked for"
-    cluster.until(lambda: cluster.nodes() == [], "nothing is hoped for any more, and the machines are gone")
+    cluster.until(lambda: cluster.nodes() == [], "no demand is left, and the machines are gone")
 
 
 def test_what_no_group_brings_is_refused_with_the_reason(growing: Callable[..., Growing], tmp_path: Path) -> None:

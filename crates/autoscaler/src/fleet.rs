@@ -5,6 +5,8 @@
 //! - FLEET-2: what is wanted is planned anew each round from what the head says, so that no request can be forgotten.
 //! - FLEET-3: a group that does not deliver is set aside, each time for longer, and the others are tried.
 //! - FLEET-4: nothing is decided on what is not known: without the provider's list, nothing is launched or taken away.
+//! - FLEET-5: what its provider has queued may wait for ever, as long as somebody waits for it; when a plan without any of it
+//!   would bring nothing for its group's idle time, it goes.
 
 use crate::INSTANCE_LABEL;
 use crate::life::{Happening, State};
@@ -115,8 +117,11 @@ struct Slot {
     hosts: usize,
     /// Whether what runs there may end by itself before it goes.
     is_forced: bool,
-    /// Since when nothing is there, and how much had been placed there by then.
+    /// Since when nothing is there, and how much had been placed there by then; where it is queued, since when nobody waits
+    /// for it.
     idle: Option<(Duration, u64)>,
+    /// Why its provider has it wait, while it does.
+    queued: Option<String>,
     /// Its nodes that were asked to be emptied.
     drained: BTreeSet<String>,
 }
@@ -158,8 +163,10 @@ impl Fleet {
         self.watch_nodes(now, &seen.told.machines);
         self.mind_the_time(now, &mut acts);
         self.go_on_draining(now, &seen.told.machines, &mut acts);
-        let planned = plan(&situation(&self.record(now, seen.groups, seen.told))?);
+        let record = self.record(now, seen.groups, seen.told);
+        let planned = plan(&situation(&record)?);
         self.carry_out(now, &planned, &seen.told.machines, &mut acts);
+        self.give_up_turns(now, record)?;
         self.plan = planned;
         self.slots.retain(|_, slot| !matches!(slot.state, State::Terminated | State::Failed));
         let in_use: BTreeSet<&String> = self.slots.values().map(|slot| &slot.request).collect();
@@ -205,12 +212,12 @@ impl Fleet {
 
     /// When the next round is due, whatever happens.
     pub fn next_alarm(&self, now: Duration, groups: &[GroupEntry]) -> Option<Duration> {
-        let slots = self.slots.values().filter_map(|slot| match slot.state {
-            State::Joined => {
+        let slots = self.slots.values().filter_map(|slot| {
+            if slot.state == State::Joined || slot.queued.is_some() {
                 let group = groups.iter().find(|entry| entry.name == slot.group)?;
-                Some(slot.idle?.0 + Duration::try_from_secs_f64(group.idle_timeout_s).unwrap_or(Duration::MAX))
+                return Some(slot.idle?.0 + idle_timeout(group));
             }
-            state => Some(slot.since + self.limit_of(state)?),
+            Some(slot.since + self.limit_of(slot)?)
         });
         let due = slots.chain(self.set_aside.values().map(|one| one.until));
         // What was due and is kept waits for something else to happen.
@@ -232,11 +239,15 @@ impl Fleet {
         std::mem::take(&mut self.events)
     }
 
-    /// How many replicas of a group there are in each state.
-    pub fn counts(&self, group: &str) -> BTreeMap<&'static str, u32> {
+    /// How many replicas of a group there are in each state; those that are queued by the reason, too.
+    pub fn counts(&self, group: &str) -> BTreeMap<String, u32> {
         let mut counts = BTreeMap::new();
         for slot in self.slots.values().filter(|slot| slot.group == group) {
-            *counts.entry(slot.state.name()).or_default() += 1;
+            let state = match &slot.queued {
+                Some(why) => queued(why),
+                None => slot.state.name().to_owned(),
+            };
+            *counts.entry(state).or_default() += 1;
         }
         counts
     }
@@ -282,15 +293,26 @@ impl Fleet {
         pairs.collect()
     }
 
-    fn limit_of(&self, state: State) -> Option<Duration> {
-        match state {
+    fn limit_of(&self, slot: &Slot) -> Option<Duration> {
+        match slot.state {
             State::Requested => Some(self.limits.answer),
+            State::Launched if slot.queued.is_some() => None,
             State::Launched => Some(self.limits.join),
             State::Draining => Some(self.limits.drain),
             State::Terminating => Some(self.limits.terminate),
             State::Unanswered | State::Joined | State::Terminated | State::Failed => None,
         }
     }
+}
+
+/// How a replica is told of that its provider has queued.
+fn queued(why: &str) -> String {
+    if why.is_empty() { "queued".to_owned() } else { format!("queued ({why})") }
+}
+
+/// For how long a replica of a group may be idle.
+fn idle_timeout(group: &GroupEntry) -> Duration {
+    Duration::try_from_secs_f64(group.idle_timeout_s).unwrap_or(Duration::MAX)
 }
 
 /// Whether the provider takes a machine away by itself.

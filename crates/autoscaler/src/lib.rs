@@ -10,11 +10,12 @@ mod local;
 mod provider;
 mod record;
 mod run;
+mod slurm;
 mod status;
 mod words;
 
 pub use fleet::{Act, Fleet, Limits, RoundView};
-pub use groups::{GROUPS_MAX, GroupError, GroupsFile, REPLICAS_MAX, entry_of, group_of, groups_of, read_groups};
+pub use groups::{GROUPS_MAX, GroupError, GroupsFile, REPLICAS_MAX, entry_of, group_of, read_file};
 pub use life::{Happening, State};
 pub use local::{Local, Recorded};
 pub use oxiray_scheduler::NodeGroup;
@@ -22,6 +23,7 @@ pub use oxiray_threads::Waker;
 pub use provider::{Failed, Instance, InstanceState, Provider, ProviderError};
 pub use record::{RecordError, read_record, situation};
 pub use run::{Contact, Head, Options, RunError, run};
+pub use slurm::{JobError, JobSettings, Jobs, JoinedCluster, Slurm, SlurmError};
 pub use status::record_of;
 pub use words::in_words;
 

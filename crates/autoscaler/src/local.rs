@@ -349,8 +349,8 @@ mod tests {
     #[test]
     fn a_machine_offers_what_its_group_says_and_nothing_else() {
         let groups =
-            crate::read_groups("groups: [{name: g, max: 1, hosts: 2, resources: {GPU: 1}, first_host: {head: 1}}]");
-        let group = &groups.expect("groups")[0];
+            crate::read_file("groups: [{name: g, max: 1, hosts: 2, resources: {GPU: 1}, first_host: {head: 1}}]");
+        let group = &groups.expect("groups").groups[0];
         let parsed =
             |host| serde_json::from_str::<serde_json::Value>(&config(group, "a:1", "g-1-0", host)).expect("JSON");
         assert_eq!(

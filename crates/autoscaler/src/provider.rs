@@ -45,17 +45,21 @@ pub struct Instance {
     pub request: Option<String>,
     /// How far it is.
     pub state: InstanceState,
-    /// Why it is not further, in words; empty where there is nothing to say.
+    /// Why it is not further, in words, such as the reason for which it is queued; empty where there is nothing to say.
     pub detail: String,
 }
 
 /// How far a machine is. Whether its node has joined is the head's to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InstanceState {
+    /// It waits for its turn among others at its provider, for as long as that takes.
+    Queued,
     /// It is being brought.
     Pending,
     /// It runs.
     Running,
+    /// It runs, and its provider ends it before long: it is to be empty by then.
+    Expiring,
     /// It is being taken away.
     Terminating,
 }

@@ -59,13 +59,12 @@ pub(crate) fn state(
 }
 
 fn group_status(fleet: &Fleet, entry: &GroupEntry, set_aside: Option<&String>) -> GroupStatus {
-    let counts = fleet.counts(&entry.name).into_iter().map(|(state, count)| (state.to_owned(), count));
     GroupStatus {
         name: entry.name.clone(),
         limits: Some((entry.min, entry.max).into()),
         resources: entry.resources.clone(),
         hosts: entry.hosts,
-        counts: counts.collect(),
+        counts: fleet.counts(&entry.name),
         set_aside: set_aside.cloned(),
     }
 }

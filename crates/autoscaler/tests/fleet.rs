@@ -25,6 +25,10 @@ fn group(name: &str, priority: i32, hosts: u32) -> GroupEntry {
     }
 }
 
+fn counted(state: &str, count: u32) -> BTreeMap<String, u32> {
+    BTreeMap::from([(state.to_owned(), count)])
+}
+
 struct World {
     now: Duration,
     fleet: Fleet,
@@ -135,7 +139,7 @@ fn what_waits_is_asked_for_once_and_counted_on_until_it_is_there() {
     world.join("g-1-0");
     world.join("g-2-0");
     assert_eq!(world.after(SECOND), [], "what waits fits there");
-    assert_eq!(world.fleet.counts("g"), BTreeMap::from([("joined", 2)]));
+    assert_eq!(world.fleet.counts("g"), counted("joined", 2));
 }
 
 #[test]
@@ -151,7 +155,7 @@ fn a_request_without_an_answer_is_made_again_under_its_name_and_then_the_next_gr
     world.list("spot-1", "spot", 1, Some("r-1"));
     world.list("sure-1", "sure", 1, None);
     assert_eq!(world.after(SECOND), []);
-    assert_eq!(world.fleet.counts("spot"), BTreeMap::from([("launched", 1)]));
+    assert_eq!(world.fleet.counts("spot"), counted("launched", 1));
 }
 
 #[test]
@@ -216,7 +220,7 @@ fn a_refused_drain_keeps_the_whole_replica() {
     assert_eq!(acts, [Act::Keep { node: "g-1-0".into() }]);
     world.machine("g-1-1").in_use = true;
     assert_eq!(world.after(SECOND * 100), [], "one of its hosts works");
-    assert_eq!(world.fleet.counts("g"), BTreeMap::from([("joined", 1)]));
+    assert_eq!(world.fleet.counts("g"), counted("joined", 1));
 }
 
 #[test]
@@ -272,7 +276,7 @@ fn what_is_to_go_and_stays_is_asked_for_again() {
 #[test]
 fn machines_of_an_earlier_autoscaler_are_taken_on() {
     let mut world = World::with_one(1);
-    assert_eq!(world.fleet.counts("g"), BTreeMap::from([("joined", 1)]));
+    assert_eq!(world.fleet.counts("g"), counted("joined", 1));
     world.wait_for(1);
     assert_eq!(world.after(SECOND), [], "it has room");
 }
@@ -311,4 +315,80 @@ fn a_replica_that_is_stuck_goes_alone_and_the_next_group_is_tried() {
         acts.iter().any(|act| matches!(act, Act::Launch { group, replicas: 1, .. } if group == "sure")),
         "{acts:?}"
     );
+}
+
+#[test]
+fn a_replica_that_joined_and_went_by_itself_is_no_failure_of_its_group() {
+    let mut world = World::with_one(1);
+    world.wait_for(1);
+    let (group, replica, text) = ("g".to_owned(), "g-1".to_owned(), "cancelled".to_owned());
+    world.failed.push(Failed::Stuck { group, replica, text });
+    world.gone("g-1-0");
+    let acts = world.after(SECOND);
+    assert!(acts.iter().any(|act| matches!(act, Act::Launch { replicas: 1, .. })), "{acts:?}");
+    assert_eq!(world.fleet.set_aside_now(world.now), BTreeMap::new());
+    assert!(world.fleet.take_events().iter().any(|event| event == "g-1 goes: cancelled"));
+}
+
+/// One replica that its provider has queued.
+fn queued() -> World {
+    let mut world = World::new(vec![group("g", 0, 1)]).waiting(1);
+    world.round();
+    world.list("g-1", "g", 1, Some("r-1"));
+    (world.instances[0].state, world.instances[0].detail) = (InstanceState::Queued, "Resources".to_owned());
+    world.round();
+    world
+}
+
+#[test]
+fn what_is_queued_waits_for_its_turn_and_then_has_its_time_to_join() {
+    let mut world = queued();
+    assert_eq!(world.after(Limits::default().join * 10), [], "FLEET-5");
+    assert_eq!(world.fleet.counts("g"), counted("queued (Resources)", 1));
+    world.instances[0].state = InstanceState::Running;
+    assert_eq!(world.after(SECOND), []);
+    assert_eq!(world.fleet.counts("g"), counted("launched", 1));
+    assert_eq!(world.fleet.next_alarm(world.now, &world.groups), Some(world.now + Limits::default().join));
+    assert!(is_terminated(&world.after(Limits::default().join), "g-1"));
+}
+
+#[test]
+fn what_is_queued_goes_when_nobody_has_waited_for_it_for_long() {
+    let mut world = queued();
+    world.wait_for(0);
+    world.after(SECOND);
+    assert_eq!(world.fleet.next_alarm(world.now, &world.groups), Some(world.now + SECOND * 60));
+    world.after(SECOND * 59);
+    world.wait_for(1);
+    assert_eq!(world.after(SECOND), [], "it is wanted again, FLEET-5");
+    world.wait_for(0);
+    world.after(SECOND);
+    world.after(SECOND * 60);
+    assert!(is_terminated(&world.after(SECOND), "g-1"), "FLEET-5");
+}
+
+#[test]
+fn what_is_queued_for_the_minimum_stays() {
+    let mut world = queued();
+    world.wait_for(0);
+    world.groups[0].min = 1;
+    world.after(SECOND);
+    assert_eq!(world.after(SECOND * 600), []);
+    assert_eq!(world.fleet.counts("g"), counted("queued (Resources)", 1));
+}
+
+#[test]
+fn what_its_provider_ends_soon_is_emptied_before_and_replaced() {
+    let mut world = World::with_one(1);
+    world.machine("g-1-0").in_use = true;
+    (world.instances[0].state, world.instances[0].detail) = (InstanceState::Expiring, "60 s are left".to_owned());
+    let acts = world.after(SECOND);
+    let expected =
+        Act::Drain { node: "g-1-0".to_owned(), only_if_idle: false, why: "its replica is given up".to_owned() };
+    assert!(acts.contains(&expected), "{acts:?}");
+    world.machine("g-1-0").is_leaving = true;
+    world.wait_for(1);
+    assert!(matches!(&world.after(SECOND)[..], [Act::Launch { replicas: 1, .. }]));
+    world.gone("g-1-0");
+    assert!(is_terminated(&world.after(SECOND), "g-1"));
 }

@@ -1,5 +1,6 @@
 //! What the command line understands.
 
+use crate::table::{JsonOption, Printing};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::net::IpAddr;
@@ -28,50 +29,52 @@ pub(crate) enum Order {
     SymmetricRun(Box<SymmetricRunOptions>),
     /// Stops every cluster of this user on this machine.
     Stop(StopOptions),
-    /// Shows what is used, by whom, and what waits.
+    /// Shows the resources and devices in use, who holds them, and which requests wait.
     Status(StatusOptions),
-    /// Shows who holds which device, and what runs and waits, as it goes; --once prints it.
+    /// Shows devices and their holders, jobs, tasks and actors in a terminal, updated every second; --once prints one frame.
     Top(TopOptions),
-    /// Ends with status 0 where the cluster answers, and with 1 where it does not.
+    /// Checks whether the cluster answers: the exit status is 0 if it does, and 1 if it does not.
     HealthCheck(HealthOptions),
     /// Lists actors, events, jobs, nodes, objects, placement-groups, runtime-envs, tasks or workers.
     List(ListOptions),
-    /// Shows one of them by its identifier, in detail.
+    /// Shows one actor, job, node, object, placement group, task or worker in detail.
     Get(GetOptions),
-    /// Explains why a task, an actor or a placement group waits: for each node, the first rule that it fails.
+    /// Explains why a task, an actor or a placement group waits: for each node, the first rule that it does not meet.
     Explain(ExplainOptions),
-    /// Shows where the threads and asyncio tasks of programs are, those in the same place together.
+    /// Shows the stacks of the threads and asyncio tasks of programs and workers, equal ones once.
     Stack(StackOptions),
-    /// Drains a node: nothing new is placed there, and it ends when nothing is left on it, or at the deadline.
+    /// Drains a node: no new work is placed there, and the node ends when it is empty, or at the deadline.
     #[command(visible_alias = "drain-node")]
     Drain(DrainOptions),
-    /// Takes a device out of service, has it checked, and puts it back: drain, undrain, check.
+    /// Takes a device out of service (drain), checks it (check), or puts it back into service (undrain).
     Device(DeviceCommand),
     /// Checks the first CUDA device that this process can see, for a daemon.
     #[command(hide = true)]
     DeviceCheck,
-    /// Counts actors or tasks by name and state, or references to objects by where they were made.
+    /// Counts actors or tasks by name and state, or references to objects by the line that made them.
     Summary(SummaryOptions),
-    /// Shows which process refers to which object, why, how large it is, and where it lies.
+    /// Shows which process refers to which object and why, the size of the object, and where it is stored.
     Memory(MemoryOptions),
-    /// Lists files of logs, or prints one, or what an actor, a task, a worker or a job printed, wherever it ran.
+    /// Lists log files, or prints one of them, or the output of an actor, a task, a worker or a job on any node.
     Logs(Box<crate::logs::LogsOptions>),
-    /// Prints what programs count and measure with `ray.util.metrics`, in the text format of Prometheus.
+    /// Prints the metrics of the cluster and of its programs (`ray.util.metrics`) in the text format of Prometheus.
     Metrics(MetricsOptions),
-    /// Brings machines for what waits, and takes away those that nobody uses.
+    /// Starts machines for requests that wait, and ends idle ones.
     Autoscaler(AutoscalerOptions),
-    /// Prints the address of the cluster's page, which opens it once within a minute; and the token by which programs are let in.
+    /// Prints a link that opens the cluster's page once within a minute; `url` prints the address alone, `token` the token for programs.
     Dashboard(crate::dashboard::DashboardOrder),
-    /// Makes, lists and revokes what lets machines join.
+    /// Writes what was recorded of a job into one HTML file that needs no server: `oxiray start --head --history` records it.
+    Report(crate::dashboard::ReportOptions),
+    /// Creates, lists and revokes the tokens with which machines join the cluster.
     Token(crate::token::TokenOptions),
     /// Submits programs to the cluster, and shows their status and output: submit, status, logs, stop, list.
     Job(crate::job::JobOptions),
-    /// Shows the accelerators of this machine, how they were found, and what was ruled out.
+    /// Shows the accelerators of this machine, how they were found, and which ones were ruled out.
     Hardware(HardwareOptions),
-    /// Prints what has a shell complete the words of this command; `oxiray completions --help` says how to load it.
+    /// Prints the shell completions of this command; `oxiray completions --help` says how to load them.
     #[command(after_help = crate::completions::HOW_TO_LOAD)]
     Completions(CompletionsOptions),
-    /// Runs the Kubernetes operator: the program `oxiray-operator`, which takes what follows.
+    /// Runs the Kubernetes operator: the program `oxiray-operator`, with the arguments that follow.
     #[command(disable_help_flag = true)]
     Operator(OperatorOptions),
 }
@@ -92,25 +95,26 @@ pub(crate) struct DaemonOptions {
 /// Where a head keeps what must outlive it, and by what it and etcd know each other there.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct StoreOptions {
-    /// With --head: keeps what must outlive the head in etcd, so that a standby on another machine can go on with it.
+    /// With --head: keeps the cluster's durable state in etcd, so that a standby head on another machine can take over.
     #[arg(long, value_name = "etcd://HOST:PORT[,HOST:PORT...][/NAME]")]
     pub(crate) store: Option<String>,
-    /// With --head and --store: waits while another is the head of that cluster, and goes on where that one ends.
+    /// With --head and --store: waits as a standby while the cluster has another head, and takes over when that head ends.
     #[arg(long)]
     pub(crate) standby: bool,
-    /// With --store: the certificates by which etcd's is verified, as PEM. With them it is spoken over TLS.
+    /// With --store: the certificate authorities that etcd's certificate is verified with, as PEM. With this option the
+    /// connection to etcd uses TLS.
     #[arg(long, value_name = "FILE")]
     pub(crate) store_authority: Option<PathBuf>,
-    /// With --store-authority: the certificate that is shown to etcd, as PEM, where it asks for one.
+    /// With --store-authority: the client certificate for etcd, as PEM, if etcd asks for one.
     #[arg(long, value_name = "FILE")]
     pub(crate) store_certificate: Option<PathBuf>,
-    /// With --store-certificate: its private key, as PEM.
+    /// With --store-certificate: the private key of that certificate, as PEM.
     #[arg(long, value_name = "FILE")]
     pub(crate) store_key: Option<PathBuf>,
-    /// With --store-authority: the user of etcd that the head is, where etcd demands one.
+    /// With --store-authority: the user as which the head logs in to etcd, if etcd asks for one.
     #[arg(long, value_name = "NAME")]
     pub(crate) store_user: Option<String>,
-    /// With --store-user: the file with the password.
+    /// With --store-user: the file with that user's password.
     #[arg(long, value_name = "FILE")]
     pub(crate) store_password_file: Option<PathBuf>,
 }
@@ -118,21 +122,22 @@ pub(crate) struct StoreOptions {
 /// How devices are kept from those that they were not granted to.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct DeviceOptions {
-    /// How far devices are kept from those that they were not granted to: `variable` tells each process its devices, `watch`
-    /// looks besides which it has open, `fence` has the kernel refuse it others where that is possible, `require` refuses to start or to run what cannot be fenced.
+    /// How processes are kept from devices that they were not granted: `variable` sets environment variables only, `watch` also
+    /// looks which devices each process has open, `fence` lets the kernel refuse other devices if it can, and `require` does not
+    /// start a node or run work that cannot be fenced. The default is `variable`.
     #[arg(long, value_name = "variable|watch|fence|require")]
     pub(crate) device_isolation: Option<String>,
-    /// What becomes of a process that `watch` finds with a device open which it was not granted: `tell` tells its driver, `end`
-    /// ends it besides, and what it ran fails with DeviceViolationError.
+    /// What happens to a process that `watch` finds with a device open that it was not granted: `tell` reports it to the driver,
+    /// `end` also ends the process, and its work fails with DeviceViolationError.
     #[arg(long, value_name = "tell|end")]
     pub(crate) device_violations: Option<String>,
-    /// How much memory each GPU has, as a number of bytes or as in `80GiB`; what is found where it is left out. Requests with
+    /// The memory of each GPU, as a number of bytes or as in `80GiB`; the default is the size that is detected. Requests with
     /// gpu_memory= need GPUs of a known size.
     #[arg(long, value_name = "BYTES", value_parser = oxiray_resources::size_from_text)]
     pub(crate) gpu_memory: Option<u64>,
     /// What keeps processes to memory of GPUs that they asked for, in the order in which it is tried: a list of `mps` (the MPS
     /// server whose control daemon runs), `interposer` (the library of --gpu-memory-library), `framework` (allocators of
-    /// frameworks), `watched` (who is seen with more is ended) and `none`. With `require:NAME` the node does not start where
+    /// frameworks), `watched` (a process that uses more is ended) and `none`. With `require:NAME` the node does not start where
     /// that one does not work. All that work where it is left out.
     #[arg(long, value_name = "LIST")]
     pub(crate) gpu_memory_enforcement: Option<String>,
@@ -140,16 +145,16 @@ pub(crate) struct DeviceOptions {
     /// memory of a GPU.
     #[arg(long, value_name = "PATH")]
     pub(crate) gpu_memory_library: Option<String>,
-    /// Which of several free devices are taken: `topology` takes those that are near to each other, `lowest` those with the
-    /// lowest numbers.
+    /// Which of several free devices are granted: `topology` grants devices that are close to each other, `lowest` those with
+    /// the lowest numbers.
     #[arg(long, value_name = "topology|lowest")]
     pub(crate) device_order: Option<String>,
-    /// Whether a share of a GPU (num_gpus=0.25) is a limit on its memory: with `cap` it is, as gpu_memory= is (frameworks are told
-    /// the limit, and a process that is seen with more is ended); with `promise` it is not. `promise` where it is left out.
+    /// Whether a share of a GPU (num_gpus=0.25) is a limit on its memory: with `cap` it is, as gpu_memory= is (frameworks get
+    /// the limit, and a process that uses more is ended); with `promise`, the default, it is not.
     #[arg(long, value_name = "promise|cap")]
     pub(crate) share_memory: Option<String>,
-    /// Where workers with whole devices run: `local` keeps them on the processors of the devices' NUMA node, `off` anywhere. `off`
-    /// where it is left out.
+    /// Which processors workers with whole devices run on: `local` keeps them on the NUMA node of their devices, `off` (the
+    /// default) lets them run anywhere.
     #[arg(long, value_name = "local|off")]
     pub(crate) pin_cpus: Option<String>,
     /// How GPUs are offered that are partitioned into MIG instances: `none` does not offer them, `single` offers each instance as
@@ -178,61 +183,65 @@ pub(crate) struct OfferOptions {
     pub(crate) object_store_memory: Option<u64>,
 }
 
-/// Who goes first.
+/// In which order requests are served.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct SchedulingOptions {
     /// With --head: whether tasks, actors and placement groups that were made with preemptible=True end early when work of a
-    /// higher priority waits for what they hold; they are run, or made, again later. `off` where it is left out.
+    /// higher priority waits for what they hold; they are run, or created, again later. The default is `off`.
     #[arg(long, value_name = "on|off")]
     pub(crate) preemption: Option<String>,
-    /// With --head: how many seconds preempted work has between being told and being ended; 30 where it is left out.
+    /// With --head: how many seconds preempted work has between the notice and its end; the default is 30.
     #[arg(long, value_name = "SECONDS")]
     pub(crate) preemption_grace_s: Option<f64>,
     /// With --head: how jobs of equal priority are served: `fair` serves first the job that holds the smaller share of what it
-    /// asks for, and recalls leases for it; `arrival` the job that asked first. `fair` where it is left out.
+    /// asks for, and recalls leases for it; `arrival` serves the job that asked first. The default is `fair`.
     #[arg(long, value_name = "fair|arrival")]
     pub(crate) job_order: Option<String>,
 }
 
-/// What answers over HTTP.
+/// The dashboard and metrics, over HTTP.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct DashboardOptions {
-    /// With --head: answers over HTTP: Ray's jobs API, lists of what runs, and a page. It is not, unless this, --dashboard-port or an
-    /// address of --dashboard-host that other machines reach is given; `false` wins over both.
+    /// With --head: starts the dashboard, which serves Ray's jobs API, lists of the cluster's state, and a page. It is off unless
+    /// this option, --dashboard-port, or a --dashboard-host that other machines reach is given; `false` wins over both.
     #[arg(long, value_name = "BOOLEAN", num_args = 0..=1, default_missing_value = "true",
         value_parser = clap::builder::BoolishValueParser::new())]
     pub(crate) include_dashboard: Option<bool>,
-    /// The address where it is answered; 127.0.0.1 where this is left out. One that other machines reach needs --dashboard-tls-cert
-    /// or --dashboard-plaintext.
+    /// The address at which the dashboard listens; the default is 127.0.0.1. An address that other machines reach needs
+    /// --dashboard-tls-cert or --dashboard-plaintext.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) dashboard_host: Option<String>,
-    /// The port where it is answered; the first free one from 8265 on where this is left out.
+    /// The port of the dashboard; the default is the first free one from 8265 on.
     #[arg(long, value_name = "PORT")]
     pub(crate) dashboard_port: Option<u16>,
-    /// A further port of that address that tells the node's health and nothing else, for probes of KubeRay.
+    /// A further port at that address which reports the node's health and nothing else, for probes of KubeRay.
     #[arg(long, value_name = "PORT")]
     pub(crate) dashboard_agent_listen_port: Option<u16>,
-    /// A name of this machine that requests may bear, beside its addresses and `localhost`; may be given several times. Requests for
-    /// other names are refused, so that no page of a browser reaches this by a name of its own.
+    /// A name of this machine that requests may have in their Host header, beside its addresses and `localhost`; may be given
+    /// several times. Requests for other names are refused, which protects against DNS rebinding.
     #[arg(long = "dashboard-allow-host", value_name = "NAME")]
     pub(crate) dashboard_allow_hosts: Vec<String>,
-    /// The certificate by which it is known, as PEM, with those that lead to its authority.
+    /// The certificate of the dashboard, as PEM, with its chain.
     #[arg(long, value_name = "FILE", requires = "dashboard_tls_key")]
     pub(crate) dashboard_tls_cert: Option<PathBuf>,
     /// The key of that certificate, as PEM.
     #[arg(long, value_name = "FILE", requires = "dashboard_tls_cert")]
     pub(crate) dashboard_tls_key: Option<PathBuf>,
-    /// Answers other machines without TLS: whoever can read the network can then run programs on the cluster.
+    /// Serves other machines without TLS: everyone who can read the network can then run programs on the cluster.
     #[arg(long, conflicts_with = "dashboard_tls_cert")]
     pub(crate) dashboard_plaintext: bool,
+    /// With --head: records what happens in the cluster in files in this directory, or at `s3://bucket/prefix`, where it outlives
+    /// the cluster: `oxiray dashboard --history` shows it.
+    #[arg(long, value_name = "DIRECTORY|URL", env = "OXIRAY_HISTORY")]
+    pub(crate) history: Option<String>,
     /// Exports the metrics of this node at this port, for Prometheus. Without it no port is opened for them.
     #[arg(long, value_name = "PORT")]
     pub(crate) metrics_export_port: Option<u16>,
-    /// With --metrics-export-port: the address where they are exported; 127.0.0.1 where this is left out. One that other machines
-    /// reach needs --metrics-open.
+    /// With --metrics-export-port: the address at which metrics are exported; the default is 127.0.0.1. An address that other
+    /// machines reach needs --metrics-open.
     #[arg(long, value_name = "ADDRESS", requires = "metrics_export_port")]
     pub(crate) metrics_host: Option<IpAddr>,
-    /// With --metrics-export-port: whoever reaches that port reads the metrics, without a token.
+    /// With --metrics-export-port: serves the metrics without a token to everyone who reaches the port.
     #[arg(long, value_name = "BOOLEAN", num_args = 0..=1, default_missing_value = "true", requires = "metrics_export_port",
         value_parser = clap::builder::BoolishValueParser::new())]
     pub(crate) metrics_open: Option<bool>,
@@ -252,46 +261,47 @@ pub(crate) struct StartOptions {
     /// Starts a cluster's first machine.
     #[arg(long)]
     pub(crate) head: bool,
-    /// Joins the cluster at this address; with --token-file, at the first of several that a head answers at: those of
-    /// the head and of its standbys, with commas between.
+    /// Joins the cluster at this address. With --token-file, several addresses may be given with commas between them,
+    /// those of the head and of its standbys: the node joins at the first one at which a head answers.
     #[arg(long)]
     pub(crate) address: Option<String>,
     /// With --head: listens at this port for nodes of other machines, on the address of --node-ip-address, or on
     /// 127.0.0.1 where that is left out. Without it no port is opened.
     #[arg(long)]
     pub(crate) port: Option<u16>,
-    /// With --address: the file that the head's machine named, or a copy of it, which lets this machine in.
+    /// With --address: a copy of the token file that `oxiray start --head` named, which admits this machine; `-` reads the
+    /// token from standard input.
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
-    /// The port at which a node that joined with --token-file listens for the other nodes; any where it is left out.
+    /// The port at which a node that joined with --token-file listens for the other nodes; the default is any free one.
     #[arg(long)]
     pub(crate) node_manager_port: Option<u16>,
     /// With --head: for how many seconds a node of another machine may go on without a word from the head, and how long
     /// the head waits before it gives the node up.
     #[arg(long, value_name = "SECONDS")]
     pub(crate) node_lease: Option<f64>,
-    /// With --head: for how long the certificate of a node is valid, such as 30m, 24h or 7d; 24h where it is left out.
-    /// Nodes renew theirs when half of that is over.
+    /// With --head: for how long the certificate of a node is valid, such as 30m, 24h or 7d; the default is 24h. Nodes renew
+    /// their certificates when half of that time is over.
     #[arg(long, value_name = "TIME")]
     pub(crate) node_certificate: Option<String>,
-    /// With --head: begins anew where a head that had this port was killed. Otherwise the cluster goes on with what that
-    /// head had written down.
+    /// With --head: starts a new cluster where a head that had this port was killed. Otherwise the cluster continues from the
+    /// journal of that head.
     #[arg(long)]
     pub(crate) fresh: bool,
     #[command(flatten)]
     pub(crate) store: StoreOptions,
-    /// With --head: SIGTERM ends the head and not its cluster, which the next `start --head` goes on with, as if this one
-    /// had been killed. `oxiray stop` ends both.
+    /// With --head: SIGTERM ends the head and not the cluster, and the next `start --head` continues the cluster, as it does
+    /// after a head was killed. `oxiray stop` ends both.
     #[arg(long)]
     pub(crate) keep_cluster: bool,
-    /// With --head and --port: the file with the authority of the cluster, where whoever starts it has made one.
+    /// With --head and --port: a file with the certificate authority of the cluster; the default is a new one.
     #[arg(long, value_name = "FILE")]
     pub(crate) authority_file: Option<PathBuf>,
-    /// With --token-file: for how many seconds the node waits for a head that is not there yet.
+    /// With --token-file: for how many seconds the node waits for a head that does not answer yet.
     #[arg(long, value_name = "SECONDS")]
     pub(crate) join_wait: Option<u64>,
-    /// With --head: brings further machines for what waits, daemons on this one, of the groups that this file names, and
-    /// takes them away when nobody uses them.
+    /// With --head: starts further nodes for requests that wait, of the groups in this file, and ends them when they are idle:
+    /// daemons on this machine, or jobs of Slurm.
     #[arg(long, value_name = "GROUPS.YAML")]
     pub(crate) autoscale: Option<PathBuf>,
     #[command(flatten)]
@@ -312,16 +322,16 @@ pub(crate) struct StartOptions {
     /// The machine's name in listings.
     #[arg(long)]
     pub(crate) node_name: Option<String>,
-    /// Where sessions live.
+    /// The folder for sessions and logs; the default is /tmp.
     #[arg(long)]
     pub(crate) temp_dir: Option<PathBuf>,
-    /// Where objects go that the store has no room for.
-    #[arg(long)]
+    /// Where objects are spilled when the object store is full: a folder, or storage that speaks S3 as `s3://bucket/prefix`.
+    #[arg(long, value_name = "FOLDER_OR_URL")]
     pub(crate) object_spilling_directory: Option<PathBuf>,
-    /// Stays in the foreground until it is stopped.
+    /// Runs in the foreground until the node is stopped.
     #[arg(long)]
     pub(crate) block: bool,
-    /// Switches of the cluster, as a JSON object: those that `init(_system_config=...)` takes.
+    /// Settings of the cluster, as a JSON object: those that `init(_system_config=...)` takes.
     #[arg(long, value_name = "JSON")]
     pub(crate) system_config: Option<String>,
     #[command(flatten)]
@@ -332,7 +342,7 @@ pub(crate) struct StartOptions {
 /// file that all nodes see.
 #[derive(Debug, Args)]
 pub(crate) struct SymmetricRunOptions {
-    /// How many nodes have to be there before the program begins; those of the Slurm step where it is left out, else 1.
+    /// How many nodes have to join before the program starts; the default is the number of nodes of the Slurm step, or 1.
     #[arg(long, visible_alias = "wait-for-nnodes", value_name = "NODES")]
     pub(crate) min_nodes: Option<usize>,
     #[command(flatten)]
@@ -350,9 +360,9 @@ pub(crate) struct AutoscalerOptions {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AutoscalerOrder {
-    /// Works for a cluster on this machine until that ends: `oxiray start --head --autoscale` starts it.
+    /// Scales a cluster on this machine until the cluster ends: `oxiray start --head --autoscale` starts this.
     Run(RunOptions),
-    /// Says what would be brought and taken away now, and why, and does nothing.
+    /// Prints which machines the autoscaler would start and end now, and why, without doing it.
     Plan(PlanOptions),
 }
 
@@ -361,7 +371,7 @@ pub(crate) struct RunOptions {
     /// The file that names the groups.
     #[arg(long, value_name = "GROUPS.YAML")]
     pub(crate) groups: PathBuf,
-    /// The cluster's address; the current one where it is left out.
+    /// The cluster's address; the default is the current cluster.
     #[arg(long)]
     pub(crate) address: Option<String>,
     /// Leaves the terminal's session, and starts another autoscaler whenever one is killed.
@@ -380,39 +390,41 @@ pub(crate) struct PlanOptions {
     /// Prints the situation, to be given to --demand later.
     #[arg(long)]
     pub(crate) record: bool,
-    /// The cluster's address; the current one where it is left out.
+    #[command(flatten)]
+    pub(crate) printing: JsonOption,
+    /// The cluster's address; the default is the current cluster.
     #[arg(long)]
     pub(crate) address: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct TopOptions {
-    /// The cluster's address; the one on this machine where it is left out.
+    /// The cluster's address; the default is the one on this machine.
     #[arg(long)]
     pub(crate) address: Option<String>,
     /// Prints one frame as text and ends.
     #[arg(long)]
     pub(crate) once: bool,
-    /// Prints what a frame would be made of as JSON and ends.
+    /// Prints the data of a frame as JSON and ends.
     #[arg(long)]
     pub(crate) json: bool,
     /// The view that is shown first: devices, nodes, jobs, tasks, actors, waiting, events.
     #[arg(long, default_value = "devices")]
     pub(crate) view: String,
-    /// How wide the frame of --once is.
+    /// The width of the frame of --once, in columns.
     #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u16).range(20..=1000))]
     pub(crate) cols: u16,
-    /// How high it is.
+    /// The height of the frame of --once, in rows.
     #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u16).range(5..=1000))]
     pub(crate) rows: u16,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct StopOptions {
-    /// Kills at once instead of asking.
+    /// Kills the processes at once instead of asking them to end.
     #[arg(short, long)]
     pub(crate) force: bool,
-    /// How many seconds to wait before killing.
+    /// How many seconds to wait before the processes are killed.
     #[arg(short, long, default_value_t = 16)]
     pub(crate) grace_period: u64,
     /// Names each daemon that is stopped.
@@ -422,14 +434,13 @@ pub(crate) struct StopOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct StatusOptions {
-    /// The cluster's address; the current one where it is left out.
+    /// The cluster's address; the default is the current cluster.
     #[arg(long)]
     pub(crate) address: Option<String>,
-    /// Prints all that is known as JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Prints in the form of `ray status`, which the command `ray` does by itself.
-    #[arg(long, conflicts_with = "json")]
+    #[command(flatten)]
+    pub(crate) printing: Printing,
+    /// Prints the form of `ray status`; the command `ray status` always does.
+    #[arg(long, conflicts_with_all = ["json", "wide"])]
     pub(crate) ray: bool,
     /// Adds each node, in the form of `ray status`.
     #[arg(short, long)]
@@ -438,48 +449,50 @@ pub(crate) struct StatusOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct HealthOptions {
-    /// The cluster's address; the current one where it is left out.
+    /// The cluster's address; the default is the current cluster.
     #[arg(long)]
     pub(crate) address: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ListOptions {
-    /// What is listed: actors, jobs, nodes, objects, placement-groups, runtime-envs, tasks or workers.
+    /// What to list: actors, events, jobs, nodes, objects, placement-groups, runtime-envs, tasks or workers.
     pub(crate) kind: String,
     /// How the rows are printed.
-    #[arg(long, default_value = "default")]
+    #[arg(long, default_value = "default", conflicts_with = "json")]
     pub(crate) format: Format,
-    /// Only rows whose column has this value, as key=value, or another, as key!=value. May be given several times.
+    /// Shows only rows whose column has this value (key=value) or another one (key!=value). An identifier may be shortened. May
+    /// be given several times.
     #[arg(short, long = "filter", value_name = "KEY=VALUE")]
     pub(crate) filters: Vec<String>,
-    /// The most rows.
+    /// The maximum number of rows.
     #[arg(long, default_value_t = 100)]
     pub(crate) limit: u32,
     /// Shows every column.
     #[arg(long)]
     pub(crate) detail: bool,
-    /// Shows every cell whole, however wide the table becomes. On a terminal, long cells are cut to its width otherwise.
-    #[arg(long)]
-    pub(crate) no_trunc: bool,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
     /// How many seconds the daemon may take to answer.
     #[arg(long, default_value_t = 30)]
     pub(crate) timeout: u64,
-    /// The cluster's address; the current one where it is left out.
+    /// The cluster's address; the default is the current cluster.
     #[arg(long)]
     pub(crate) address: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct GetOptions {
-    /// What it is: actors, jobs, nodes, objects, placement-groups, tasks or workers.
+    /// Its kind: actors, jobs, nodes, objects, placement-groups, tasks or workers.
     pub(crate) kind: String,
-    /// Its identifier, or the beginning of it; of a job, the submission's name as well.
+    /// Its identifier, or the beginning of it; for a job, also the name of the submission.
     pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) printing: JsonOption,
     /// How many seconds the daemon may take to answer.
     #[arg(long, default_value_t = 30)]
     pub(crate) timeout: u64,
-    /// The cluster's address; the current one where it is left out.
+    /// The cluster's address; the default is the current cluster.
     #[arg(long)]
     pub(crate) address: Option<String>,
 }
@@ -488,12 +501,11 @@ pub(crate) struct GetOptions {
 pub(crate) struct ExplainOptions {
     /// The identifier of a task, an actor or a placement group, or the beginning of it.
     pub(crate) id: String,
-    /// The cluster's address; the current one where it is left out.
+    /// The cluster's address; the default is the current cluster.
     #[arg(long)]
     pub(crate) address: Option<String>,
-    /// Prints all that is known as JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
 }
 
 #[derive(Debug, Args)]
@@ -504,7 +516,7 @@ pub(crate) struct StackOptions {
     /// Every worker and driver of the cluster.
     #[arg(long, conflicts_with = "target")]
     pub(crate) all: bool,
-    /// The cluster's address; the current one where it is left out.
+    /// The cluster's address; the default is the current cluster.
     #[arg(long)]
     pub(crate) address: Option<String>,
     /// Prints each process's stacks as JSON.
@@ -519,22 +531,24 @@ pub(crate) struct DrainOptions {
     /// The same, as Ray spells it.
     #[arg(long, conflicts_with = "node")]
     pub(crate) node_id: Option<String>,
-    /// In how many seconds the node ends, whatever still runs there; when nothing is left there where this is left out.
+    /// In how many seconds the node ends, whatever still runs there. Without a deadline it ends when it is empty.
     #[arg(long, visible_alias = "deadline-remaining-seconds", value_name = "SECONDS")]
     pub(crate) deadline: Option<f64>,
-    /// Why, for people. With DRAIN_NODE_REASON_IDLE_TERMINATION a node on which anything runs is left alone.
+    /// The reason, for people. With DRAIN_NODE_REASON_IDLE_TERMINATION, a node that is in use is not drained.
     #[arg(long)]
     pub(crate) reason: Option<String>,
-    /// Why, for people, where --reason is one of Ray's.
+    /// The reason, for people, if --reason is one of Ray's constants.
     #[arg(long)]
     pub(crate) reason_message: Option<String>,
-    /// Keeps the node after all.
+    /// Cancels the drain: the node stays.
     #[arg(long)]
     pub(crate) undo: bool,
-    /// Returns when the node is gone.
+    /// Waits until the node has ended.
     #[arg(long)]
     pub(crate) wait: bool,
-    /// The cluster's address; the current one where it is left out.
+    #[command(flatten)]
+    pub(crate) printing: JsonOption,
+    /// The cluster's address; the default is the current cluster.
     #[arg(long)]
     pub(crate) address: Option<String>,
 }
@@ -547,23 +561,23 @@ pub(crate) struct DeviceCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DeviceVerb {
-    /// Gives the device to nobody any more; who has it keeps it.
+    /// Takes a device out of service: it is not granted any more. Its present holder keeps it.
     Drain {
         #[command(flatten)]
         order: DeviceOrderOptions,
-        /// Why, for people.
+        /// The reason, for people.
         #[arg(long)]
         reason: Option<String>,
     },
-    /// Puts the device back into service when it has passed a check. One that somebody has is put back at once.
+    /// Puts a device back into service when it has passed a check. A device that is held is put back at once.
     Undrain {
         #[command(flatten)]
         order: DeviceOrderOptions,
-        /// Puts it back without a check.
+        /// Puts the device back without a check.
         #[arg(long)]
         force: bool,
     },
-    /// Checks a device that nobody has: whether it computes, and remembers what is written to it.
+    /// Checks a device that is free: whether it computes, and whether its memory keeps what is written to it.
     Check {
         #[command(flatten)]
         order: DeviceOrderOptions,
@@ -575,53 +589,59 @@ pub(crate) struct DeviceOrderOptions {
     /// A node's identifier, name or address, and of its devices a number, RESOURCE:NUMBER, or a UUID or its beginning.
     #[arg(value_name = "NODE/DEVICE")]
     pub(crate) device: String,
-    /// The cluster's address; the current one where it is left out.
+    /// The cluster's address; the default is the current cluster.
     #[arg(long)]
     pub(crate) address: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SummaryOptions {
-    /// What is counted: actors, objects or tasks.
+    /// What to count: actors, objects or tasks.
     pub(crate) kind: String,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
     /// How many seconds the daemon may take to answer.
     #[arg(long, default_value_t = 30)]
     pub(crate) timeout: u64,
-    /// The cluster's address; the current one where it is left out.
+    /// The cluster's address; the default is the current cluster.
     #[arg(long)]
     pub(crate) address: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct MetricsOptions {
-    /// The cluster's address; the current one where it is left out.
+    #[command(flatten)]
+    pub(crate) printing: JsonOption,
+    /// The cluster's address; the default is the current cluster.
     #[arg(long)]
     pub(crate) address: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct MemoryOptions {
-    /// The cluster's address; the current one where it is left out.
+    /// The cluster's address; the default is the current cluster.
     #[arg(long)]
     pub(crate) address: Option<String>,
-    /// What references stand together by.
+    /// How references are grouped.
     #[arg(long, default_value = "NODE_ADDRESS", ignore_case = true)]
     pub(crate) group_by: GroupBy,
-    /// What they are sorted by.
+    /// How references are sorted.
     #[arg(long, default_value = "OBJECT_SIZE", ignore_case = true)]
     pub(crate) sort_by: SortBy,
-    /// What sizes are told in.
+    /// The unit of sizes.
     #[arg(long, default_value = "B", ignore_case = true)]
     pub(crate) units: Units,
-    /// Shows only what the store holds altogether.
+    /// Shows only the totals of the object store.
     #[arg(long)]
     pub(crate) stats_only: bool,
-    /// The most references shown of each group.
+    /// The maximum number of references that are shown of each group.
     #[arg(short, long)]
     pub(crate) num_entries: Option<usize>,
     /// Shows rows without aligned columns, a comma and a space between their fields.
     #[arg(long)]
     pub(crate) no_format: bool,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
 }
 
 /// What references stand together by.
@@ -675,13 +695,13 @@ pub(crate) enum Format {
 
 #[derive(Debug, Args)]
 pub(crate) struct HardwareOptions {
-    /// Looks at a recorded machine instead of this one.
+    /// Shows a recorded machine instead of this one.
     #[arg(long, value_name = "DIR")]
     pub(crate) host_root: Option<PathBuf>,
-    /// Prints all that was found as JSON.
+    /// Prints everything that was found as JSON.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Shows besides how each two devices are connected, where that is known.
+    /// Also shows how each two devices are connected, if that is known.
     #[arg(long)]
     pub(crate) topology: bool,
 }
@@ -697,4 +717,56 @@ pub(crate) struct OperatorOptions {
     /// What the operator takes: see `oxiray operator --help`.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) rest: Vec<std::ffi::OsString>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Command, CommandFactory as _};
+
+    /// Commands that print no data, each with what it prints instead.
+    const WITHOUT_JSON: &[(&str, &str)] = &[
+        ("autoscaler run", "its log"),
+        ("completions", "a script for a shell"),
+        ("daemon", "its log"),
+        ("dashboard", "one address"),
+        ("dashboard token", "one token"),
+        ("dashboard url", "one address"),
+        ("device check", "a sentence on what it ordered"),
+        ("device drain", "a sentence on what it ordered"),
+        ("device undrain", "a sentence on what it ordered"),
+        ("device-check", "JSON, for a daemon"),
+        ("health-check", "nothing: the exit status is the answer"),
+        ("job delete", "a sentence on what it did"),
+        ("job logs", "what the job printed"),
+        ("job stop", "a sentence on what it did"),
+        ("job submit", "what the job prints"),
+        ("operator", "what the program `oxiray-operator` prints"),
+        ("report", "nothing: it writes a file"),
+        ("start", "how to go on"),
+        ("stop", "a sentence on what it did"),
+        ("symmetric-run", "what the program prints"),
+        ("token revoke", "a sentence on what it did"),
+    ];
+
+    fn without_json(command: &Command, path: &str, found: &mut Vec<String>) {
+        let is_leaf = !command.has_subcommands() || !command.is_subcommand_required_set();
+        if is_leaf && !command.get_arguments().any(|option| option.get_long() == Some("json")) {
+            found.push(path.to_owned());
+        }
+        for below in command.get_subcommands() {
+            without_json(below, format!("{path} {}", below.get_name()).trim(), found);
+        }
+    }
+
+    #[test]
+    fn each_command_that_prints_data_prints_it_as_json() {
+        let mut found = Vec::new();
+        for command in Arguments::command().get_subcommands() {
+            without_json(command, command.get_name(), &mut found);
+        }
+        found.sort_unstable();
+        let known: Vec<&str> = WITHOUT_JSON.iter().map(|(command, _)| *command).collect();
+        assert_eq!(found, known, "a command takes --json, or stands in the table with what it prints");
+    }
 }

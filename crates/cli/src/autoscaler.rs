@@ -5,15 +5,16 @@ use crate::say;
 use crate::visit;
 use anyhow::{Context as _, bail};
 use oxiray_autoscaler::{
-    Contact, Head, Limits, Local, NodeGroup, Options, Waker, entry_of, in_words, read_groups, read_record, record_of,
-    situation,
+    Contact, GroupsFile, Head, JoinedCluster, Limits, Local, Options, Provider, Slurm, Waker, entry_of, in_words,
+    read_file, read_record, record_of, situation,
 };
-use oxiray_scheduler::plan;
+use oxiray_scheduler::{Plan, plan};
 use oxiray_visitor::{FoundSession, json, session};
 use oxiray_wire::message::GrowthQuery;
 use oxiray_wire::session::logs_of;
 use oxiray_wire::state::PlanRecord;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde_json::{Value as Json, json};
 use std::fs;
 use std::io::Write as _;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -21,12 +22,16 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How long a killed head may take to come back before its machines are ended.
 const AWAY_LIMIT: Duration = Duration::from_secs(600);
 /// Where the machines of the local provider are written down, in the session's directory.
 const FOLDER: &str = "machines";
+/// The commands that bring machines of Slurm.
+const SLURM_COMMANDS: [&str; 3] = ["sbatch", "squeue", "scancel"];
+/// The file with the join token, in the session's directory.
+const TOKEN_FILE: &str = "join-token";
 /// The pause before an autoscaler that was killed is started again; it doubles where that is killed soon too.
 const KILLED_PAUSE: Duration = Duration::from_millis(100);
 /// The longest.
@@ -40,10 +45,20 @@ pub(crate) fn run(options: &AutoscalerOptions) -> anyhow::Result<()> {
     }
 }
 
-/// The groups that a file names.
-pub(crate) fn groups(path: &Path) -> anyhow::Result<Vec<NodeGroup>> {
+/// The groups that a file names, and where their machines come from.
+pub(crate) fn groups(path: &Path) -> anyhow::Result<GroupsFile> {
     let text = fs::read_to_string(path).with_context(|| format!("the groups in {} cannot be read", path.display()))?;
-    read_groups(&text).with_context(|| format!("{} names no groups", path.display()))
+    read_file(&text).with_context(|| format!("{} names no groups", path.display()))
+}
+
+/// The groups that a file names, where this machine can bring theirs.
+pub(crate) fn startable_groups(path: &Path) -> anyhow::Result<GroupsFile> {
+    let file = groups(path)?;
+    for command in SLURM_COMMANDS.iter().filter(|_| file.jobs.is_some()) {
+        oxiray_processes::program(command)
+            .with_context(|| format!("the groups in {} are of Slurm, whose commands are not here", path.display()))?;
+    }
+    Ok(file)
 }
 
 /// Starts an autoscaler of its own process for a cluster that serves.
@@ -105,14 +120,40 @@ fn is_told(stop: &OwnedFd, other: Option<&OwnedFd>, limit: Option<Duration>) -> 
 }
 
 fn work(options: &RunOptions) -> anyhow::Result<()> {
-    let groups = groups(&options.groups)?;
+    let GroupsFile { groups, jobs } = startable_groups(&options.groups)?;
     let found = visit::find(options.address.as_deref())?;
+    // Before there is another thread, which would be ended by them.
     let stop = oxiray_processes::stop_signals()?;
-    let wake = Waker::new()?;
-    let folder = found.directory.join(FOLDER);
-    let program = std::env::current_exe()?;
-    let mut provider = Local::new(program, &found.description.address, folder, groups, wake.clone())?;
-    let salt = format!("request-{}", std::process::id());
+    let (program, wake) = (std::env::current_exe()?, Waker::new()?);
+    match jobs {
+        None => {
+            let folder = found.directory.join(FOLDER);
+            let local = Local::new(program, &found.description.address, folder, groups, wake.clone())?;
+            serve(found, &stop, wake, local, Local::end_all)
+        }
+        Some(jobs) => {
+            let address = found.description.listens.clone().context(
+                "jobs of Slurm join over the network, and this head listens for no other machine: start it with --port and \
+                 --node-ip-address",
+            )?;
+            let cluster = JoinedCluster { address, token_file: found.directory.join(TOKEN_FILE), program };
+            let slurm = Slurm::new(cluster, groups, jobs, wake.clone())?;
+            serve(found, &stop, wake, slurm, Slurm::end_all)
+        }
+    }
+}
+
+/// Works with that provider until the cluster ends, and ends its machines then.
+fn serve<P: Provider>(
+    found: FoundSession,
+    stop: &OwnedFd,
+    wake: Waker,
+    mut provider: P,
+    end_all: impl FnOnce(&mut P),
+) -> anyhow::Result<()> {
+    // Another autoscaler of this cluster may have had this number.
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let salt = format!("request-{}-{since}", std::process::id());
     let work = Options { limits: Limits::default(), salt, wake, stop: stop.as_fd() };
     let mut head = LocalHead { found, away_since: None };
     let begun = Instant::now();
@@ -123,7 +164,7 @@ fn work(options: &RunOptions) -> anyhow::Result<()> {
     let result = oxiray_autoscaler::run(&work, &mut head, &mut provider, &mut log);
     if result.is_ok() {
         // Nobody else would take its machines away. Where it was not let in, another works with them.
-        provider.end_all();
+        end_all(&mut provider);
     }
     Ok(result?)
 }
@@ -156,14 +197,37 @@ fn tell_plan(options: &PlanOptions) -> anyhow::Result<()> {
     };
     let mut record = record;
     if let Some(path) = &options.groups {
-        record.groups = groups(path)?.iter().map(entry_of).collect();
+        record.groups = groups(path)?.groups.iter().map(entry_of).collect();
     }
     if options.record {
         say(&serde_json::to_string_pretty(&record)?);
         return Ok(());
     }
-    say(in_words(&plan(&situation(&record)?)).trim_end());
+    let plan = plan(&situation(&record)?);
+    if options.printing.json {
+        say(&serde_json::to_string_pretty(&as_json(&plan))?);
+    } else {
+        say(in_words(&plan).trim_end());
+    }
     Ok(())
+}
+
+fn as_json(plan: &Plan) -> Json {
+    let launches =
+        plan.launches.iter().map(|one| json!({"group": one.group, "replicas": one.replicas, "why": one.why}));
+    let removals = plan
+        .removals
+        .iter()
+        .map(|one| json!({"replica": one.replica, "group": one.group, "is_in_use": one.is_in_use, "why": one.why}));
+    let unmet = plan
+        .unmet
+        .iter()
+        .map(|one| json!({"who": one.who, "count": one.count, "can_be_served": !one.is_hopeless, "why": one.why}));
+    json!({
+        "launches": launches.collect::<Vec<_>>(),
+        "removals": removals.collect::<Vec<_>>(),
+        "unmet": unmet.collect::<Vec<_>>(),
+    })
 }
 
 /// What the running cluster's next plan would be made from.

@@ -5,19 +5,68 @@ use crate::{http, say, visit};
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use oxiray_node::{DashboardConfig, HeadConfig, MetricsConfig};
-use oxiray_wire::session::{DASHBOARD, HTTP_TOKEN, HTTP_TOKEN_READ};
+use oxiray_wire::session::{DASHBOARD, HISTORY, HTTP_TOKEN, HTTP_TOKEN_READ};
 use serde::Deserialize;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
-use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The program that shows history, beside this one.
+const PROGRAM: &str = "oxiray-dashboard";
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct DashboardOrder {
     #[command(subcommand)]
     order: Option<Order>,
-    /// The cluster's address; the current one where it is left out.
+    /// The cluster's address; the default is the current cluster.
+    #[arg(long, env = "RAY_ADDRESS")]
+    address: Option<String>,
+    #[command(flatten)]
+    history: HistoryOptions,
+}
+
+/// The page of what was recorded, in place of a running cluster's.
+#[derive(Debug, Args)]
+struct HistoryOptions {
+    /// Shows what `oxiray start --head --history` recorded in this directory, or at `s3://bucket/prefix`, on a page of its own
+    /// at 127.0.0.1, until the command is interrupted.
+    #[arg(long, value_name = "DIRECTORY|URL")]
+    history: Option<String>,
+    /// With --history: the session; the default is the one that was written last.
+    #[arg(long, requires = "history")]
+    session: Option<String>,
+    /// With --history: shows one job only, given by its identifier or its submission's name.
+    #[arg(long, requires = "history")]
+    job: Option<String>,
+    /// With --history and --once-json: the moment, in milliseconds since 1970; the default is the last one that was recorded.
+    #[arg(long, value_name = "MILLISECONDS", requires = "once_json")]
+    at: Option<u64>,
+    /// With --history: prints the state that was recorded as JSON instead of showing a page.
+    #[arg(long, requires = "history")]
+    once_json: bool,
+    /// With --history: the port of the page; the default is the first free one from 8265 on.
+    #[arg(long, value_name = "PORT", requires = "history")]
+    port: Option<u16>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportOptions {
+    /// The job, given by its identifier or its submission's name.
+    job: String,
+    /// The file to write.
+    #[arg(long, short, value_name = "FILE.html")]
+    output: PathBuf,
+    /// Where the history lies: a directory, or `s3://bucket/prefix`; the default is where the current cluster records it.
+    #[arg(long, value_name = "DIRECTORY|URL")]
+    history: Option<String>,
+    /// The session; the default is the one that was written last, or that of the current cluster.
+    #[arg(long)]
+    session: Option<String>,
+    /// The cluster's address; the default is the current cluster.
     #[arg(long, env = "RAY_ADDRESS")]
     address: Option<String>,
 }
@@ -26,23 +75,23 @@ pub(crate) struct DashboardOrder {
 enum Order {
     /// Prints the address alone.
     Url(UrlOptions),
-    /// Prints the token by which programs are let in: they send it as `Authorization: Bearer TOKEN`.
+    /// Prints the token for programs, which they send as `Authorization: Bearer TOKEN`.
     Token(TokenOptions),
 }
 
 #[derive(Debug, Args)]
 struct UrlOptions {
-    /// The cluster's address; the current one where it is left out.
+    /// The cluster's address; the default is the current cluster.
     #[arg(long, env = "RAY_ADDRESS")]
     address: Option<String>,
 }
 
 #[derive(Debug, Args)]
 struct TokenOptions {
-    /// The one that changes nothing: for boards and colleagues.
+    /// Prints the token that only allows reading: for dashboards and colleagues.
     #[arg(long)]
     read: bool,
-    /// The cluster's address; the current one where it is left out.
+    /// The cluster's address; the default is the current cluster.
     #[arg(long, env = "RAY_ADDRESS")]
     address: Option<String>,
 }
@@ -55,6 +104,9 @@ struct Running {
 }
 
 pub(crate) fn run(options: &DashboardOrder) -> anyhow::Result<()> {
+    if let Some(place) = &options.history.history {
+        return show_history(place, &options.history);
+    }
     let found = |address: Option<&str>| visit::find(address).map(|found| found.directory);
     let text = match &options.order {
         Some(Order::Url(options)) => running(&found(options.address.as_deref())?)?.url,
@@ -65,12 +117,82 @@ pub(crate) fn run(options: &DashboardOrder) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The program that shows history takes this one's place.
+fn show_history(place: &str, options: &HistoryOptions) -> anyhow::Result<()> {
+    let mut words = vec!["history".to_owned(), place.to_owned()];
+    let texts = [("session", options.session.clone()), ("job", options.job.clone())];
+    let numbers = [("at", options.at), ("port", options.port.map(u64::from))];
+    let numbers = numbers.map(|(name, number)| (name, number.map(|number| number.to_string())));
+    let given = texts.into_iter().chain(numbers).filter_map(|(name, value)| Some((name, value?)));
+    words.extend(given.map(|(name, value)| format!("--{name}={value}")));
+    words.extend(options.once_json.then(|| "--once-json".to_owned()));
+    become_program(&words)
+}
+
+/// `oxiray report`.
+pub(crate) fn report(options: &ReportOptions) -> anyhow::Result<()> {
+    let (place, session) = if let Some(place) = &options.history {
+        (place.clone(), options.session.clone())
+    } else {
+        let session = visit::find(options.address.as_deref())?.directory;
+        let name = session.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        (recorded_at(&session)?, options.session.clone().or(Some(name)))
+    };
+    let output = options.output.display().to_string();
+    let mut words = vec!["report".to_owned(), format!("--history={place}"), format!("--output={output}")];
+    words.extend(session.map(|session| format!("--session={session}")));
+    words.extend(["--".to_owned(), options.job.clone()]);
+    become_program(&words)
+}
+
+/// Where the history of that session is recorded.
+fn recorded_at(session: &Path) -> anyhow::Result<String> {
+    let told = fs::read_to_string(session.join(HISTORY)).ok();
+    let told: Option<Recorded> = told.and_then(|text| serde_json::from_str(&text).ok());
+    Ok(told
+        .context("this cluster records no history: start it with `oxiray start --head --history=DIRECTORY`, or name one with --history")?
+        .place)
+}
+
+/// The program beside this one takes its place.
+fn become_program(words: &[String]) -> anyhow::Result<()> {
+    let error = Command::new(std::env::current_exe()?.with_file_name(PROGRAM)).args(words).exec();
+    bail!("the program {PROGRAM} cannot be run: {error}")
+}
+
+/// The place for history that was named, as the daemon takes it; nothing where none was.
+pub(crate) fn history(options: &StartOptions) -> anyhow::Result<Option<String>> {
+    let Some(given) = options.of_head.dashboard.history.as_deref().filter(|given| !given.is_empty() && options.head)
+    else {
+        return Ok(None);
+    };
+    match given.split_once("://") {
+        Some(("s3", rest)) if !rest.starts_with('/') && !rest.is_empty() => Ok(Some(given.to_owned())),
+        Some(_) => bail!(
+            "--history={given} is no place for history: name a directory, or storage that speaks S3 as s3://bucket/prefix"
+        ),
+        None => {
+            let path = std::path::absolute(given)?;
+            let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
+            made.with_context(|| format!("--history={given}: the directory cannot be made"))?;
+            let text = path.to_str().context("--history names a directory whose name is no text")?;
+            Ok(Some(text.to_owned()))
+        }
+    }
+}
+
 /// The address of the page with a key that opens it once.
 fn page(session: &Path) -> anyhow::Result<String> {
     let Running { url, .. } = running(session)?;
     let told = http::post(&format!("{url}/ox/v1/keys"), &token(session, false)?)?;
     let key = told["key"].as_str().context("the dashboard gave no key")?;
     Ok(format!("{url}/#key={key}"))
+}
+
+/// What is told of where history is recorded, in the session's directory.
+#[derive(Debug, Deserialize)]
+struct Recorded {
+    place: String,
 }
 
 /// The dashboard of that session, which a process of this user's is.

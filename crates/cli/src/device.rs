@@ -1,8 +1,8 @@
 //! `oxiray device`: takes a device out of service, has it checked, and puts it back.
 
 use crate::arguments::{DeviceCommand, DeviceOrderOptions, DeviceVerb};
+use crate::say;
 use crate::visit;
-use crate::{list, say};
 use anyhow::{Context as _, bail};
 use oxiray_wire::message::{DeviceAction, DeviceAsked};
 
@@ -36,7 +36,7 @@ fn ask(order: &DeviceOrderOptions, asked: DeviceAsked, told: &str) -> anyhow::Re
     };
     let asked = DeviceAsked { node: node.to_owned(), device: device.to_owned(), ..asked };
     let found = visit::find(order.address.as_deref())?;
-    let report = visit::state(&mut visit::begin(&found)?, asked, list::ANSWER_LIMIT)?;
+    let report = visit::state(&mut visit::begin(&found)?, asked, visit::LIST_LIMIT)?;
     let device = report.device.context("the daemon does not say which device it ordered: it is of another version")?;
     say(&format!("{} {} of node {} {told}.", device.resource, device.slot, device.node_id));
     Ok(())

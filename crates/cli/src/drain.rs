@@ -1,8 +1,8 @@
 //! `oxiray drain`: empties a node ahead of its end.
 
 use crate::arguments::DrainOptions;
+use crate::say;
 use crate::visit;
-use crate::{list, say};
 use anyhow::bail;
 use oxiray_state::StateCopy;
 use oxiray_visitor::json;
@@ -35,9 +35,13 @@ pub(crate) fn run(options: &DrainOptions) -> anyhow::Result<()> {
         ..DrainAsked::default()
     };
     let found = visit::find(options.address.as_deref())?;
-    let report = visit::state(&mut visit::begin(&found)?, asked, list::ANSWER_LIMIT)?;
+    let report = visit::state(&mut visit::begin(&found)?, asked, visit::LIST_LIMIT)?;
     let row = json::drained(&report)?;
     let id = row["node_id"].as_str().unwrap_or_default();
+    if options.printing.json {
+        say(&serde_json::to_string_pretty(&row)?);
+        return if options.wait && row["draining"] != false { wait_for_the_end(options, id) } else { Ok(()) };
+    }
     if row["draining"] == false {
         say(&format!("Node {id} is not drained any more."));
         return Ok(());

@@ -1,7 +1,8 @@
 //! `oxiray explain`: why something waits, node by node.
 
 use crate::arguments::ExplainOptions;
-use crate::{identifiers, list, say, show};
+use crate::table::{Table, width, wrapped};
+use crate::{identifiers, say, visit};
 use oxiray_ids::{ActorId, PlacementGroupId, TaskId};
 use oxiray_wire::message::{StateFilter, StateQuery};
 use oxiray_wire::plain;
@@ -22,25 +23,26 @@ pub(crate) fn run(options: &ExplainOptions) -> anyhow::Result<()> {
     };
     let filters = vec![StateFilter { key: "id".into(), differs: false, value: id }];
     let asked = StateQuery { kind: StateKind::Explain, filters, limit: 1, ..StateQuery::default() };
-    let (told, _) = list::ask(address, &asked, list::ANSWER_LIMIT)?;
-    if options.json {
+    let (told, _) = visit::list(address, &asked, visit::LIST_LIMIT)?;
+    if options.printing.json {
         say(&serde_json::to_string_pretty(&told)?);
     } else {
-        say(text(&told).trim_end());
+        say(text(&told, width(options.printing.wide)).trim_end());
     }
     Ok(())
 }
 
 /// For people.
-pub(crate) fn text(told: &Json) -> String {
+pub(crate) fn text(told: &Json, limit: Option<usize>) -> String {
     let word = |name: &str| plain(told[name].as_str().unwrap_or_default()).into_owned();
     let name = if word("name").is_empty() { String::new() } else { format!(" `{}`", word("name")) };
     let heading = format!("{}{name} {}: {}\n{}", word("kind"), word("id"), word("state"), word("reason"));
+    let heading = wrapped(&heading, limit);
     let rows: Vec<Json> = told["nodes"].as_array().into_iter().flatten().map(row).collect();
     if rows.is_empty() {
         return heading;
     }
-    format!("{heading}\n\n{}", show::table(&COLUMNS, &rows, None))
+    format!("{heading}\n\n{}", Table::new(&COLUMNS, &rows).within(limit).with_sentences_last().draw())
 }
 
 fn row(node: &Json) -> Json {
@@ -72,6 +74,6 @@ mod tests {
             "01    127.0.0.1  busy  0 of 1 free",
             "02    bundle 1   -     it has room",
         ];
-        assert_eq!(text(&told).trim_end(), lines.join("\n"));
+        assert_eq!(text(&told, None).trim_end(), lines.join("\n"));
     }
 }

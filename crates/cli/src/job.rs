@@ -1,7 +1,8 @@
 //! `oxiray job`: programs that the cluster runs, so that nobody has to stay for them.
 
+use crate::table::{JsonOption, Printing, Table, width};
 use crate::visit::{self, ANSWER_LIMIT};
-use crate::{say, show};
+use crate::{identifiers, say};
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use oxiray_state::StateCopy;
@@ -21,15 +22,15 @@ const READ_PERIOD: Duration = Duration::from_millis(200);
 /// Whom is asked, and how.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct JobPlace {
-    /// The cluster's address; the current one where it is left out. With `http://HOST:PORT` or `https://HOST:PORT` the dashboard is
-    /// asked that answers there, of this cluster or another, and folders are those of this machine. RAY_API_SERVER_ADDRESS wins
-    /// over it.
+    /// The cluster's address; the default is the current cluster. `http://HOST:PORT` or `https://HOST:PORT` is the address of a
+    /// dashboard, of this cluster or another; folders are then those of this machine. RAY_API_SERVER_ADDRESS wins over this
+    /// option.
     #[arg(long, env = "RAY_ADDRESS")]
     address: Option<String>,
     /// Headers of requests over HTTP, as a JSON object of texts; those of RAY_JOB_HEADERS and the token of RAY_AUTH_TOKEN beside it.
     #[arg(long, value_name = "JSON")]
     headers: Option<String>,
-    /// Over HTTPS: whether the certificate is looked at, or the file with the authorities by which it is.
+    /// Over HTTPS: whether the certificate is verified, or a file with the authorities to verify it with.
     #[arg(long, value_name = "true|false|FILE", default_value = "true")]
     verify: String,
 }
@@ -54,13 +55,13 @@ enum JobOrder {
     /// Runs a program on the head's machine and prints its output; the exit status is 0 where it succeeded, and 1 where
     /// it failed or was stopped.
     Submit(Box<SubmitOptions>),
-    /// Says where a job stands.
+    /// Shows the state of a job.
     Status(OneOptions),
-    /// Prints what a job has printed.
+    /// Prints the output of a job.
     Logs(LogOptions),
-    /// Ends a job: its processes are asked to end, and killed 5 s later.
+    /// Stops a job: its processes get SIGTERM, and SIGKILL 5 s later.
     Stop(StopOptions),
-    /// Forgets a job that has ended.
+    /// Removes a job that has ended from the list.
     Delete(DeleteOptions),
     /// Lists the jobs that were submitted.
     List(ListOptions),
@@ -71,7 +72,7 @@ const PRIORITY_VARIABLE: &str = "OXIRAY_JOB_PRIORITY";
 
 #[derive(Debug, Args)]
 struct SubmitOptions {
-    /// The job's name; one is made where it is left out. A job that is submitted twice under one name runs once.
+    /// The job's name; the default is a new one. A job that is submitted twice under one name runs once.
     #[arg(long, visible_alias = "job-id")]
     submission_id: Option<String>,
     /// A YAML or JSON file with the job's runtime environment.
@@ -80,10 +81,10 @@ struct SubmitOptions {
     /// The job's runtime environment, JSON.
     #[arg(long, value_name = "JSON", conflicts_with = "runtime_env")]
     runtime_env_json: Option<String>,
-    /// The folder that the program runs in a copy of, on the head's machine; wins over that of the runtime environment.
+    /// A folder on the head's machine: the program runs in a copy of it. It wins over that of the runtime environment.
     #[arg(long, value_name = "DIR")]
     working_dir: Option<String>,
-    /// What is noted of the job, as a JSON object of texts.
+    /// Texts that are stored with the job, as a JSON object.
     #[arg(long, value_name = "JSON")]
     metadata_json: Option<String>,
     /// Processors that the program itself holds.
@@ -98,10 +99,10 @@ struct SubmitOptions {
     /// Further resources that the program itself holds, as a JSON object of numbers.
     #[arg(long, value_name = "JSON")]
     entrypoint_resources: Option<String>,
-    /// How urgent what the program makes is, from -1000 to 1000: the higher one goes first; 0 where it is left out.
+    /// The priority of the program's work, from -1000 to 1000: the higher one goes first; the default is 0.
     #[arg(long, allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(-1000..=1000))]
     priority: Option<i32>,
-    /// Does not wait for the job's end.
+    /// Returns at once instead of waiting for the job's end.
     #[arg(long)]
     no_wait: bool,
     #[command(flatten)]
@@ -113,20 +114,19 @@ struct SubmitOptions {
 
 #[derive(Debug, Args)]
 struct OneOptions {
-    /// The job's name.
+    /// The job's name, or the beginning of it.
     id: String,
-    /// Prints all that is known as JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    printing: JsonOption,
     #[command(flatten)]
     place: JobPlace,
 }
 
 #[derive(Debug, Args)]
 struct LogOptions {
-    /// The job's name.
+    /// The job's name, or the beginning of it.
     id: String,
-    /// Goes on until the job ends.
+    /// Keeps printing until the job ends.
     #[arg(short, long)]
     follow: bool,
     #[command(flatten)]
@@ -135,9 +135,9 @@ struct LogOptions {
 
 #[derive(Debug, Args)]
 struct StopOptions {
-    /// The job's name.
+    /// The job's name, or the beginning of it.
     id: String,
-    /// Does not wait for the job's end.
+    /// Returns at once instead of waiting for the job's end.
     #[arg(long)]
     no_wait: bool,
     #[command(flatten)]
@@ -146,7 +146,7 @@ struct StopOptions {
 
 #[derive(Debug, Args)]
 struct DeleteOptions {
-    /// The job's name.
+    /// The job's name, or the beginning of it.
     id: String,
     #[command(flatten)]
     place: JobPlace,
@@ -154,9 +154,8 @@ struct DeleteOptions {
 
 #[derive(Debug, Args)]
 struct ListOptions {
-    /// Prints all that is known as JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    printing: Printing,
     #[command(flatten)]
     place: JobPlace,
 }
@@ -189,7 +188,8 @@ pub(crate) fn run(options: &JobOptions) -> anyhow::Result<()> {
         JobOrder::Status(options) => status(options),
         JobOrder::Logs(options) => {
             let mut visitor = begin(options.place.address.as_deref())?;
-            print(&mut visitor, &options.id, options.follow).map(drop)
+            let id = named(&mut visitor, &options.id)?;
+            print(&mut visitor, &id, options.follow).map(drop)
         }
         JobOrder::Stop(options) => stop(options),
         JobOrder::Delete(options) => delete(options),
@@ -206,11 +206,11 @@ fn over_http(order: &JobOrder, place: &JobPlace, address: &str) -> anyhow::Resul
             json!({"do": "submit", "wait": !options.no_wait, "id": options.submission_id, "entrypoint": spec.entrypoint,
                 "runtime_env": environment, "metadata": spec.metadata, "resources": spec.resources})
         }
-        JobOrder::Status(options) => json!({"do": "status", "id": options.id, "json": options.json}),
+        JobOrder::Status(options) => json!({"do": "status", "id": options.id, "json": options.printing.json}),
         JobOrder::Logs(options) => json!({"do": "logs", "id": options.id, "follow": options.follow}),
         JobOrder::Stop(options) => json!({"do": "stop", "id": options.id, "wait": !options.no_wait}),
         JobOrder::Delete(options) => json!({"do": "delete", "id": options.id}),
-        JobOrder::List(options) => json!({"do": "list", "json": options.json}),
+        JobOrder::List(options) => json!({"do": "list", "json": options.printing.json}),
     };
     let headers: Json = match &place.headers {
         Some(text) => serde_json::from_str(text)
@@ -232,6 +232,12 @@ fn begin(address: Option<&str>) -> anyhow::Result<Visitor> {
 
 fn asked(action: SubmissionAction, id: &str) -> SubmissionAsked {
     SubmissionAsked { action, id: id.to_owned(), ..SubmissionAsked::default() }
+}
+
+/// The whole name of the job that was given, or whose beginning was.
+pub(crate) fn named(visitor: &mut Visitor, given: &str) -> anyhow::Result<String> {
+    let told = visitor.ask(asked(SubmissionAction::List, ""), ANSWER_LIMIT)?;
+    identifiers::among(told.jobs.iter().map(|job| job.id.as_str()), given, ("job", "`oxiray job list`"))
 }
 
 /// One job, as the head tells of it.
@@ -358,26 +364,31 @@ fn print(visitor: &mut Visitor, id: &str, follow: bool) -> anyhow::Result<Submis
 }
 
 fn status(options: &OneOptions) -> anyhow::Result<()> {
-    let job = one(&mut begin(options.place.address.as_deref())?, SubmissionAction::List, &options.id)?;
-    let text = if options.json { serde_json::to_string_pretty(&row(&job))? } else { sentence(&job) };
+    let mut visitor = begin(options.place.address.as_deref())?;
+    let id = named(&mut visitor, &options.id)?;
+    let job = one(&mut visitor, SubmissionAction::List, &id)?;
+    let text = if options.printing.json { serde_json::to_string_pretty(&row(&job))? } else { sentence(&job) };
     say(&text);
     Ok(())
 }
 
 fn stop(options: &StopOptions) -> anyhow::Result<()> {
     let mut visitor = begin(options.place.address.as_deref())?;
-    let mut job = one(&mut visitor, SubmissionAction::Stop, &options.id)?;
+    let id = named(&mut visitor, &options.id)?;
+    let mut job = one(&mut visitor, SubmissionAction::Stop, &id)?;
     let mut jobs = StateCopy::default();
     while !options.no_wait && !job.state.is_final() {
         visitor.follow(&mut jobs, &[StateKind::Jobs], ANSWER_LIMIT)?;
-        job = one(&mut visitor, SubmissionAction::List, &options.id)?;
+        job = one(&mut visitor, SubmissionAction::List, &id)?;
     }
     say(&sentence(&job));
     Ok(())
 }
 
 fn delete(options: &DeleteOptions) -> anyhow::Result<()> {
-    let job = one(&mut begin(options.place.address.as_deref())?, SubmissionAction::Delete, &options.id)?;
+    let mut visitor = begin(options.place.address.as_deref())?;
+    let id = named(&mut visitor, &options.id)?;
+    let job = one(&mut visitor, SubmissionAction::Delete, &id)?;
     say(&format!("Job {} is deleted.", job.id));
     Ok(())
 }
@@ -386,10 +397,10 @@ fn list(options: &ListOptions) -> anyhow::Result<()> {
     let told = visit::ask(options.place.address.as_deref(), asked(SubmissionAction::List, ""))?;
     let rows: Vec<Json> = told.jobs.iter().map(row).collect();
     let columns = ["submission_id", "status", "entrypoint", "message"];
-    let text = match (options.json, rows.is_empty()) {
+    let text = match (options.printing.json, rows.is_empty()) {
         (true, _) => serde_json::to_string_pretty(&rows)?,
         (false, true) => "no job was submitted".to_owned(),
-        (false, false) => show::table(&columns, &rows, show::terminal_width()),
+        (false, false) => Table::new(&columns, &rows).within(width(options.printing.wide)).draw(),
     };
     say(text.trim_end());
     Ok(())

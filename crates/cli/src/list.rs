@@ -1,41 +1,60 @@
 //! `oxiray list`, `oxiray get` and `oxiray summary`.
 
 use crate::arguments::{Format, GetOptions, ListOptions, SummaryOptions};
+use crate::table::{Table, width};
 use crate::visit;
 use crate::{identifiers, say, show};
 use anyhow::bail;
-use oxiray_state::columns;
+use oxiray_state::{EVENT_COLUMNS, columns};
 use oxiray_visitor::json;
 use oxiray_wire::message::{StateFilter, StateQuery};
 use serde_json::Value as Json;
 use std::time::Duration;
 
-/// How long the daemon may take to answer where nothing is said.
-pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+/// What is listed of the head's chronicle.
+const EVENTS: &str = "events";
 
 pub(crate) fn run(options: &ListOptions) -> anyhow::Result<()> {
     if matches!(&*kind(&options.kind), "events" | "cluster_events") {
         return events(options);
     }
     let filters = options.filters.iter().map(|text| filter(text)).collect::<anyhow::Result<Vec<_>>>()?;
+    let address = options.address.as_deref();
     let asked = StateQuery {
         kind: json::kind(&kind(&options.kind))?,
-        filters,
+        filters: filters.into_iter().map(|filter| identifiers::in_filter(address, filter)).collect::<Result<_, _>>()?,
         limit: options.limit,
         detail: options.detail,
         ..StateQuery::default()
     };
-    let (rows, total) = rows(options.address.as_deref(), &asked, Duration::from_secs(options.timeout))?;
-    let columns = columns(asked.kind, asked.detail);
-    let text = match options.format {
-        Format::Json => serde_json::to_string_pretty(&rows)?,
-        Format::Yaml => show::yaml(&columns, &rows),
-        Format::Default if options.detail => show::yaml(&columns, &rows),
-        Format::Default | Format::Table => format!(
-            "{}\n{}",
-            show::table(&columns, &rows, if options.no_trunc { None } else { show::terminal_width() }),
-            counted(asked.kind.name(), rows.len() as u64, total)
-        ),
+    let (rows, total) = visit::rows(address, &asked, Duration::from_secs(options.timeout))?;
+    print(options, &Listed { columns: &columns(asked.kind, asked.detail), rows, total, name: asked.kind.name() })
+}
+
+/// The rows that were asked for, how many there are altogether, and of what.
+struct Listed<'a> {
+    columns: &'a [&'a str],
+    rows: Vec<Json>,
+    total: u64,
+    name: &'a str,
+}
+
+fn print(options: &ListOptions, listed: &Listed<'_>) -> anyhow::Result<()> {
+    let Listed { columns, rows, total, name } = listed;
+    let format = if options.printing.json { Format::Json } else { options.format };
+    let text = match format {
+        Format::Json => serde_json::to_string_pretty(rows)?,
+        Format::Yaml => show::yaml(columns, rows),
+        Format::Default if options.detail => show::yaml(columns, rows),
+        Format::Default | Format::Table => {
+            let limit = width(options.printing.wide);
+            // Where there is little room, the message of an event is worth more than its identifier.
+            let sentences =
+                columns.iter().position(|column| limit.is_some() && *column == "message" && *name == EVENTS);
+            let table = Table::new(&columns[..sentences.map_or(columns.len(), |at| at + 1)], rows).within(limit);
+            let table = if sentences.is_some() { table.with_sentences_last() } else { table };
+            format!("{}\n{}", table.draw(), counted(name, rows.len() as u64, *total))
+        }
     };
     say(text.trim_end());
     Ok(())
@@ -44,37 +63,15 @@ pub(crate) fn run(options: &ListOptions) -> anyhow::Result<()> {
 /// What happened, as far as the head remembers it.
 fn events(options: &ListOptions) -> anyhow::Result<()> {
     let filters = options.filters.iter().map(|text| filter(text)).collect::<anyhow::Result<Vec<_>>>()?;
-    if let Some(unknown) = filters.iter().find(|filter| !json::EVENT_COLUMNS.contains(&filter.key.as_str())) {
-        bail!("`--filter {}`: events have the columns {}", unknown.key, json::EVENT_COLUMNS.join(", "));
+    if let Some(unknown) = filters.iter().find(|filter| !EVENT_COLUMNS.contains(&filter.key.as_str())) {
+        bail!("`--filter {}`: events have the columns {}", unknown.key, EVENT_COLUMNS.join(", "));
     }
     let limit = Duration::from_secs(options.timeout);
     let mut visitor = visit::begin_reading(&visit::find(options.address.as_deref())?)?;
     let (origin, entries) = visitor.chronicle_so_far(&json::EVENT_KINDS, None, limit)?;
-    let rows = entries.iter().map(|entry| json::event(origin, entry)).collect::<Result<Vec<_>, _>>()?;
-    let passes = |row: &Json| {
-        filters.iter().all(|filter| {
-            let is_same =
-                row[&filter.key].as_str().map_or_else(|| row[&filter.key].to_string(), str::to_owned) == filter.value;
-            is_same != filter.differs
-        })
-    };
-    let mut rows: Vec<Json> = rows.into_iter().filter(passes).collect();
-    let total = rows.len() as u64;
-    // The latest are what people look for.
-    rows.drain(..rows.len().saturating_sub(options.limit as usize));
-    let columns = &json::EVENT_COLUMNS[..if options.detail { 6 } else { 5 }];
-    let text = match options.format {
-        Format::Json => serde_json::to_string_pretty(&rows)?,
-        Format::Yaml => show::yaml(columns, &rows),
-        Format::Default if options.detail => show::yaml(columns, &rows),
-        Format::Default | Format::Table => format!(
-            "{}\n{}",
-            show::table(columns, &rows, if options.no_trunc { None } else { show::terminal_width() }),
-            counted("events", rows.len() as u64, total)
-        ),
-    };
-    say(text.trim_end());
-    Ok(())
+    let (rows, total) = json::events((origin, &entries), &filters, options.limit as usize)?;
+    let columns = &EVENT_COLUMNS[..if options.detail { 6 } else { 5 }];
+    print(options, &Listed { columns, rows, total, name: EVENTS })
 }
 
 pub(crate) fn get(options: &GetOptions) -> anyhow::Result<()> {
@@ -90,7 +87,9 @@ pub(crate) fn get(options: &GetOptions) -> anyhow::Result<()> {
     if rows.1.is_empty() {
         rows = with(address, &kind, key, &identifiers::whole(address, &[&kind], &options.id)?, limit)?;
     }
-    say(show::yaml(&rows.0, &rows.1).trim_end());
+    let text =
+        if options.printing.json { serde_json::to_string_pretty(&rows.1)? } else { show::yaml(&rows.0, &rows.1) };
+    say(text.trim_end());
     Ok(())
 }
 
@@ -104,28 +103,19 @@ fn with(
 ) -> anyhow::Result<(Vec<&'static str>, Vec<Json>)> {
     let filters = vec![json::filter(key.into(), false, value.into())];
     let asked = StateQuery { kind: json::kind(kind)?, filters, limit: 100, detail: true, ..StateQuery::default() };
-    Ok((columns(asked.kind, asked.detail), rows(address, &asked, limit)?.0))
+    Ok((columns(asked.kind, asked.detail), visit::rows(address, &asked, limit)?.0))
 }
 
 pub(crate) fn summary(options: &SummaryOptions) -> anyhow::Result<()> {
     let asked = StateQuery { kind: json::kind(&kind(&options.kind))?, summary: true, ..StateQuery::default() };
-    let (told, _) = ask(options.address.as_deref(), &asked, Duration::from_secs(options.timeout))?;
-    say(show::summary(&told).trim_end());
+    let (told, _) = visit::list(options.address.as_deref(), &asked, Duration::from_secs(options.timeout))?;
+    let text = if options.printing.json {
+        serde_json::to_string_pretty(&told)?
+    } else {
+        show::summary(&told, options.printing.wide)
+    };
+    say(text.trim_end());
     Ok(())
-}
-
-/// The answer as JSON, and how many rows there are before the limit.
-pub(crate) fn ask(address: Option<&str>, asked: &StateQuery, limit: Duration) -> anyhow::Result<(Json, u64)> {
-    let report = visit::state(&mut visit::begin(&visit::find(address)?)?, asked.clone(), limit)?;
-    Ok((json::answer(asked, &report)?, report.total))
-}
-
-/// The same where rows are asked for.
-pub(crate) fn rows(address: Option<&str>, asked: &StateQuery, limit: Duration) -> anyhow::Result<(Vec<Json>, u64)> {
-    match ask(address, asked, limit)? {
-        (Json::Array(rows), total) => Ok((rows, total)),
-        (other, _) => bail!("rows of {} were asked for, and the answer is {other}", asked.kind),
-    }
 }
 
 /// `placement-groups` and `actor` are as good as `placement_groups` and `actors`.
@@ -143,6 +133,7 @@ fn filter(text: &str) -> anyhow::Result<StateFilter> {
 }
 
 fn counted(kind: &str, shown: u64, total: u64) -> String {
+    let kind = &kind.replace('_', " ");
     match total {
         0 => format!("no {kind}"),
         _ if shown < total => format!("{shown} of {total} {kind}: add --filter, or raise --limit, to see the others"),

@@ -1,7 +1,7 @@
 //! `oxiray logs`: files of logs, of a cluster that runs or of a session that has ended.
 
 use crate::visit::{self, ANSWER_LIMIT};
-use crate::{identifiers, list, say};
+use crate::{identifiers, say};
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use oxiray_ids::{ActorId, JobId, NodeId, TaskId, WorkerId};
@@ -25,8 +25,8 @@ const FOLLOWED_MAX: usize = 32;
 const FOLLOW_LIMIT: Duration = Duration::from_secs(60);
 
 const HELP: &str = "What is printed:
-  oxiray logs                 the names of all files of this machine's node
-  oxiray logs GLOB            the names that fit the pattern, or the file of exactly that name
+  oxiray logs                 the names of all log files of this machine's node
+  oxiray logs GLOB            the names that match the pattern, or the file with exactly that name
   oxiray logs actor ID        what the processes of an actor printed, on whichever node
   oxiray logs task ID         what a task printed: all its attempts, or the one that --attempt names
   oxiray logs worker PID|ID   what a worker printed
@@ -35,49 +35,49 @@ const HELP: &str = "What is printed:
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct LogsOptions {
-    /// A pattern of file names, or `actor`, `task`, `worker` or `job` and which one.
+    /// A pattern of file names; or `actor`, `task`, `worker` or `job`, and its identifier or the beginning of it.
     #[arg(num_args = 0..=2, value_name = "WHAT")]
     words: Vec<String>,
-    /// The same as the second word.
+    /// The identifier, as an option.
     #[arg(long)]
     id: Option<String>,
-    /// The same for the process id of an actor or a worker.
+    /// The process id of an actor or a worker.
     #[arg(long)]
     pid: Option<u32>,
-    /// Which attempt of the task, from 0 on; all of them where it is left out.
+    /// Which attempt of the task, counted from 0; the default is all of them.
     #[arg(long, short, visible_alias = "attempt-number")]
     attempt: Option<u32>,
-    /// Goes on printing what is added, until the process has ended.
+    /// Keeps printing new lines until the process has ended.
     #[arg(long, short)]
     follow: bool,
-    /// How many of the last lines are printed; -1 for all.
+    /// How many of the last lines to print; -1 prints all.
     #[arg(long, default_value_t = TAIL_LINES, allow_negative_numbers = true)]
     tail: i64,
-    /// Standard error rather than standard output.
+    /// Prints standard error instead of standard output.
     #[arg(long)]
     err: bool,
-    /// The node whose files are meant, by its identifier or the beginning of that.
+    /// Only files of this node, named by its identifier or the beginning of it.
     #[arg(long, visible_alias = "node-id")]
     node: Option<String>,
     /// The address of that node.
     #[arg(long, conflicts_with = "node")]
     node_ip: Option<String>,
-    /// Only files that were written to within that time, such as 10m, 2h or 1d; of processes that live, all.
+    /// Only files that were written to within this time, such as 10m, 2h or 1d, and files of processes that still run.
     #[arg(long, value_parser = duration)]
     since: Option<Duration>,
     /// A session that has ended, by its name; the logs of the last ones are kept.
     #[arg(long, conflicts_with_all = ["node", "node_ip", "address"])]
     session: Option<String>,
-    /// Prints no names of files between what is in them.
+    /// Does not print the names of files between their contents.
     #[arg(long, short)]
     quiet: bool,
-    /// For how many seconds a node may take to answer.
+    /// How many seconds a node may take to answer.
     #[arg(long, value_name = "SECONDS", default_value_t = ANSWER_LIMIT.as_secs_f64())]
     timeout: f64,
-    /// Prints which files there are, and what is known of them, as JSON.
+    /// Prints the list of files and everything that is known of them as JSON.
     #[arg(long)]
     json: bool,
-    /// The cluster's address; the current one where it is left out.
+    /// The cluster's address; the default is the current cluster.
     #[arg(long, env = "RAY_ADDRESS")]
     address: Option<String>,
 }
@@ -200,7 +200,7 @@ fn nothing(options: &LogsOptions, wanted: &LogSelector) -> anyhow::Result<()> {
     };
     let filters = vec![json::filter("task_id".into(), false, task.hex())];
     let asked = StateQuery { kind: StateKind::Tasks, filters, limit: 1, ..StateQuery::default() };
-    let (rows, _) = list::rows(options.address.as_deref(), &asked, list::ANSWER_LIMIT)?;
+    let (rows, _) = visit::rows(options.address.as_deref(), &asked, visit::LIST_LIMIT)?;
     if rows.is_empty() {
         bail!("no task {task} is known, and nothing is kept of what it printed");
     }
@@ -354,11 +354,19 @@ fn subject(options: &LogsOptions) -> anyhow::Result<Subject> {
                 .or_else(|_| Ok::<_, anyhow::Error>(WorkerId::from_hex(&whole(&["workers"])?)?))?;
             of(LogSelector { worker: Some(id), ..LogSelector::default() })
         }
-        _ => match JobId::from_hex(given) {
-            Ok(job) => of(LogSelector { job: Some(job), ..LogSelector::default() }),
-            Err(_) => Ok(Subject::Submitted(given.to_owned())),
-        },
+        _ => job_subject(options, given),
     }
+}
+
+/// Of a job's number the workers' logs, of a submission's name, or the beginning of one, that of its program.
+fn job_subject(options: &LogsOptions, given: &str) -> anyhow::Result<Subject> {
+    if let Ok(job) = JobId::from_hex(given) {
+        return Ok(Subject::Of(Box::new(LogSelector { job: Some(job), ..LogSelector::default() })));
+    }
+    if options.session.is_some() {
+        return Ok(Subject::Submitted(given.to_owned()));
+    }
+    Ok(Subject::Submitted(crate::job::named(&mut visit::begin(&visit::find(options.address.as_deref())?)?, given)?))
 }
 
 /// The nodes that are asked: the one that is named; else for files that of this machine, and all for whatever else.
@@ -368,17 +376,20 @@ fn nodes(options: &LogsOptions, own: Option<NodeId>) -> anyhow::Result<Vec<Optio
         return Ok(vec![own]);
     }
     let asked = StateQuery { kind: StateKind::Nodes, limit: 10_000, ..StateQuery::default() };
-    let (rows, _) = list::rows(options.address.as_deref(), &asked, list::ANSWER_LIMIT)?;
-    let is_meant = |row: &&Json| match (&options.node, &options.node_ip) {
-        (Some(node), _) => row["node_id"].as_str().is_some_and(|id| id.starts_with(node.as_str())),
+    let (rows, _) = visit::rows(options.address.as_deref(), &asked, visit::LIST_LIMIT)?;
+    let address = options.address.as_deref();
+    let node = options.node.as_deref().map(|given| identifiers::whole(address, &["nodes"], given)).transpose()?;
+    let is_meant = |row: &&Json| match (&node, &options.node_ip) {
+        (Some(node), _) => row["node_id"] == node.as_str(),
         (_, Some(ip)) => row["node_ip"] == ip.as_str(),
         (None, None) => row["state"] == "ALIVE",
     };
     let found = rows.iter().filter(is_meant).filter_map(|row| NodeId::from_hex(row["node_id"].as_str()?).ok());
     let found: Vec<Option<NodeId>> = found.map(Some).collect();
-    match (found.len(), options.node.as_ref().or(options.node_ip.as_ref())) {
-        (0, Some(named)) => bail!("there is no node `{named}`: `oxiray list nodes` shows those that there are"),
-        (2.., Some(named)) if options.node.is_some() => bail!("several nodes begin with `{named}`: say more of it"),
+    match &options.node_ip {
+        Some(address) if found.is_empty() => {
+            bail!("there is no node with the address `{address}`: see `oxiray list nodes`")
+        }
         _ => Ok(found),
     }
 }
@@ -472,7 +483,7 @@ mod tests {
         assert_eq!(subject("*.err"), Ok(Subject::Files("*.err".into())));
         assert_eq!(subject("cluster daemon.log"), Ok(Subject::Files("daemon.log".into())));
         assert_eq!((subject("worker 12"), subject("actor --pid 12")), (pid(12), pid(12)));
-        assert_eq!(subject("job --id nightly-1"), Ok(Subject::Submitted("nightly-1".into())));
+        assert_eq!(subject("job --id nightly-1 --session=one"), Ok(Subject::Submitted("nightly-1".into())));
         let task = TaskId::new([7; 24]);
         let wanted = LogSelector { task: Some(task), attempt: Some(2), ..LogSelector::default() };
         for words in [format!("task {task} --attempt 2"), format!("task --id {task} --attempt-number=2")] {

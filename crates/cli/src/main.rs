@@ -28,6 +28,7 @@ mod start;
 mod status;
 mod stop;
 mod symmetric_run;
+mod table;
 mod token;
 mod top;
 mod visit;
@@ -75,6 +76,7 @@ fn main() -> ExitCode {
         Order::Logs(options) => logs::run(&options),
         Order::Metrics(options) => metrics::run(&options),
         Order::Dashboard(order) => dashboard::run(&order),
+        Order::Report(options) => dashboard::report(&options),
         Order::Token(options) => token::run(&options),
         Order::Job(options) => job::run(&options),
         Order::Hardware(options) => hardware::run(&options),
@@ -98,8 +100,10 @@ fn main() -> ExitCode {
 /// there is answered with what to do instead.
 fn refuse(error: &clap::Error) -> ! {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
-    if error.kind() == ErrorKind::InvalidSubcommand
-        && let Some(ContextValue::String(command)) = error.get(ContextKind::InvalidSubcommand)
+    // What stands below a command that has none is an argument.
+    let word = [ContextKind::InvalidSubcommand, ContextKind::InvalidArg].into_iter().find_map(|kind| error.get(kind));
+    if matches!(error.kind(), ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument)
+        && let Some(ContextValue::String(command)) = word
         && let Some(advice) = ray_commands::advice(command)
     {
         Arguments::command().error(ErrorKind::InvalidSubcommand, advice).exit();

@@ -1,6 +1,7 @@
 //! `oxiray memory`: which process refers to which object, why, how large it is, and where it lies.
 
 use crate::arguments::{GroupBy, MemoryOptions, SortBy, Units};
+use crate::table::{Table, width, wrapped};
 use crate::visit;
 use crate::{say, show};
 use anyhow::bail;
@@ -22,9 +23,10 @@ const EXPECT: &str = "writing to a string does not fail";
 pub(crate) fn run(options: &MemoryOptions) -> anyhow::Result<()> {
     let mut visitor = visit::begin(&visit::find(options.address.as_deref())?)?;
     let state = json::cluster(visitor.ask(ClusterQuery::default(), visit::ANSWER_LIMIT)?)?;
-    let store = store_line(&state.store.unwrap_or_default(), options.units);
+    let store_state = state.store.unwrap_or_default();
+    let store = store_line(&store_state, options.units);
     if options.stats_only {
-        say(&store);
+        say(&if options.printing.json { as_json(&store_state, None)? } else { store });
         return Ok(());
     }
     let asked = StateQuery { kind: StateKind::Objects, limit: ROWS_MAX, ..StateQuery::default() };
@@ -33,6 +35,10 @@ pub(crate) fn run(options: &MemoryOptions) -> anyhow::Result<()> {
     let holdings = visitor.ask(HoldingsQuery::default(), visit::ANSWER_LIMIT)?;
     add_places(&mut rows, &holdings.objects);
     sort(&mut rows, options.sort_by);
+    if options.printing.json {
+        say(&as_json(&store_state, Some(&rows))?);
+        return Ok(());
+    }
     let mut text = grouped(&rows, options);
     if answer.total > rows.len() as u64 {
         writeln!(text, "{} of {} references are shown", rows.len(), answer.total).expect(EXPECT);
@@ -43,8 +49,16 @@ pub(crate) fn run(options: &MemoryOptions) -> anyhow::Result<()> {
              cluster\n",
         );
     }
-    say(&format!("{text}\n{store}"));
+    say(&wrapped(&format!("{text}\n{store}"), width(options.printing.wide)));
     Ok(())
+}
+
+fn as_json(store: &StoreState, references: Option<&[Json]>) -> anyhow::Result<String> {
+    let mut told = json!({"store": json::value(store)?});
+    if let Some(references) = references {
+        told["references"] = references.into();
+    }
+    Ok(serde_json::to_string_pretty(&told)?)
 }
 
 /// Where each object lies, by what the daemon knows of its store. What is small lies with its owner.
@@ -85,7 +99,8 @@ fn grouped(rows: &[Json], options: &MemoryOptions) -> String {
         writeln!(text, "{} {noun} {words} {}, to {total}: {}", rows.len(), plain(name), by_type(&rows)).expect(EXPECT);
         let shown: Vec<Json> =
             rows.iter().take(options.num_entries.unwrap_or(usize::MAX)).map(|row| cells(row, options.units)).collect();
-        let drawn = if options.no_format { show::lines(&columns, &shown) } else { show::table(&columns, &shown, None) };
+        let table = || Table::new(&columns, &shown).within(width(options.printing.wide)).draw();
+        let drawn = if options.no_format { show::lines(&columns, &shown) } else { table() };
         writeln!(text, "{drawn}").expect(EXPECT);
     }
     text
@@ -119,8 +134,9 @@ fn size(bytes: i64, units: Units) -> String {
 
 fn store_line(store: &StoreState, units: Units) -> String {
     let of = |bytes: u64| size(i64::try_from(bytes).unwrap_or(i64::MAX), units);
+    let plural = if store.objects == 1 { "" } else { "s" };
     format!(
-        "object store of this machine: {} objects, {} of {} in memory, {} on disk",
+        "object store of this machine: {} object{plural}, {} of {} in memory, {} on disk",
         store.objects,
         of(store.used),
         of(store.capacity),
@@ -131,6 +147,7 @@ fn store_line(store: &StoreState, units: Units) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::Printing;
     use oxiray_ids::ObjectId;
 
     #[test]
@@ -153,6 +170,7 @@ mod tests {
             stats_only: false,
             num_entries: Some(1),
             no_format: false,
+            printing: Printing { wide: true, json: false },
         };
         let text = grouped(&rows, &options);
         assert!(text.starts_with("2 references on 10.0.0.1, to 2.000 MB: 2 LOCAL_REFERENCE\nOBJECT"), "{text}");

@@ -2,12 +2,17 @@
 
 /// Each with what it does. A test compares them with those of the package.
 const COMMANDS: &[(&str, &str)] = &[
-    ("compat", "Says what of Ray a program uses, and whether it is there"),
+    ("compat", "Lists the names of Ray that a program uses, and whether Oxiray has them"),
     ("doctor", "Checks the installation and this machine, and says what to do"),
     ("kill-actor", "Ends a named actor"),
-    ("ray", "Makes a distribution `ray` for pip, with Ray's own libraries"),
-    ("timeline", "Writes what ran when, for a viewer of Chrome's traces"),
+    ("ray", "Makes a distribution named `ray` for pip, with Ray's own libraries"),
+    ("timeline", "Writes when each call ran to a file, for a viewer of Chrome traces"),
 ];
+
+/// Whether the Python package has that command.
+pub(crate) fn is_one(name: &str) -> bool {
+    COMMANDS.iter().any(|(known, _)| *known == name)
+}
 
 /// What stands below the help of `oxiray`.
 pub(crate) fn in_words() -> String {

@@ -1,5 +1,7 @@
 //! Commands of `ray` that are not there: what to do instead.
 
+use crate::python_commands;
+
 /// Names of commands, each group with its way out.
 const ADVICE: &[(&[&str], &str)] = &[
     (
@@ -28,14 +30,13 @@ const ADVICE: &[(&[&str], &str)] = &[
         "`oxiray logs` lists and prints files of logs on any node; they lie below the session's directory, which \
          `oxiray start` names",
     ),
-    (&["timeline"], "call `ray.timeline(\"timeline.json\")` in a program that is connected to the cluster"),
     (
         &["debug"],
         "`oxiray stack` shows where a process is: of a task, an actor, or a process id that `oxiray list workers` names",
     ),
     (
-        &["kill-actor", "kill-random-node"],
-        "call `ray.kill(ray.get_actor(name, namespace))` in a program; `oxiray drain` empties a node and ends it",
+        &["kill-random-node"],
+        "`oxiray drain NODE --deadline=0` ends a node that you choose; `oxiray list nodes` shows those that there are",
     ),
     (
         &["global-gc"],
@@ -47,16 +48,33 @@ const ADVICE: &[(&[&str], &str)] = &[
     ),
     (
         &["get-auth-token"],
-        "the file that `oxiray start --head --port=PORT` names holds the token that lets machines in",
+        "`oxiray dashboard token` prints the token for requests over HTTP, and `oxiray token create` makes one that lets a \
+         machine join",
     ),
     (&["check-open-ports"], "a cluster opens no TCP port but the one that `oxiray start --port` asks for"),
+    (
+        &["launch-prometheus", "shutdown-prometheus"],
+        "`oxiray start --metrics-export-port=PORT` exports the metrics of a node: name that port in the configuration of your \
+         Prometheus",
+    ),
+    (
+        &["kuberay-autoscaler"],
+        "on Kubernetes, `oxiray operator` scales clusters; elsewhere `oxiray start --head --autoscale=GROUPS.YAML` does",
+    ),
+    (&["sanity-check"], "`oxiray doctor` checks the installation and this machine"),
     (&["microbenchmark"], "`make bench` of Oxiray's repository measures it beside Ray"),
     (&["cpp", "install-nightly"], "Oxiray has no C++ API and no nightly builds; its Rust API is the crate `oxiray`"),
     (&["serve"], "Ray Serve is not there in this version"),
 ];
 
-/// What a user of `ray` does where this command is not there; nothing for names that Ray does not have either.
+/// What a user of `ray` does where the native program has no such command; nothing for names that Ray does not have either.
 pub(crate) fn advice(command: &str) -> Option<String> {
+    if python_commands::is_one(command) {
+        return Some(format!(
+            "`{command}` is a command of the Python package `oxiray`: run the `oxiray` of the environment that the package \
+             is installed in"
+        ));
+    }
     let (_, advice) = ADVICE.iter().find(|(names, _)| names.contains(&command))?;
     Some(format!("`{command}` is a command of Ray's that Oxiray does not have: {advice}"))
 }
@@ -75,7 +93,29 @@ mod tests {
         for (names, _) in ADVICE {
             assert!(names.iter().all(|name| !there.contains(name)), "{names:?} beside {there:?}");
         }
-        assert!(advice("timeline").is_some_and(|text| text.contains("ray.timeline(")));
         assert_eq!(advice("statsu"), None);
+    }
+
+    /// Every command of Ray 2.60, its hidden ones among them, as its own program lists them.
+    const OF_RAY: &str = "attach check-open-ports cluster-dump cpp dashboard debug disable-usage-stats down drain-node \
+        enable-usage-stats exec get get-auth-token get-head-ip get-worker-ips global-gc health-check job kill-actor \
+        kill-random-node kuberay-autoscaler list local-dump logs memory metrics microbenchmark monitor rsync-down rsync-up \
+        sanity-check serve stack start status stop submit summary symmetric-run timeline up";
+    /// What stands below some of them.
+    const BELOW: &str = "job delete;job list;job logs;job status;job stop;job submit;metrics launch-prometheus;\
+        metrics shutdown-prometheus";
+
+    #[test]
+    fn every_command_of_ray_is_there_or_says_what_to_do_instead() {
+        let ours = Arguments::command();
+        let is_there = |command: &clap::Command, name: &str| command.find_subcommand(name).is_some();
+        for name in OF_RAY.split_whitespace() {
+            assert!(is_there(&ours, name) != advice(name).is_some(), "{name}: either there, or answered");
+        }
+        for words in BELOW.split(';') {
+            let (command, name) = words.split_once(' ').expect("two words");
+            let command = ours.find_subcommand(command).expect("it is there");
+            assert!(is_there(command, name) || advice(name).is_some(), "{words}");
+        }
     }
 }

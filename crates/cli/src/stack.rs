@@ -1,7 +1,7 @@
 //! `oxiray stack`: where threads and asyncio tasks are, those that are in the same place together.
 
 use crate::arguments::StackOptions;
-use crate::{identifiers, list, say, visit};
+use crate::{identifiers, say, visit};
 use anyhow::bail;
 use oxiray_ids::{ActorId, TaskId};
 use oxiray_wire::message::{StateFilter, StateQuery};
@@ -26,7 +26,7 @@ pub(crate) fn run(options: &StackOptions) -> anyhow::Result<()> {
         None => vec![equal("node_id", &visit::find(address)?.description.node)],
     };
     let asked = StateQuery { kind: StateKind::Stacks, filters, limit: PROCESSES_MAX, ..StateQuery::default() };
-    let (rows, _) = list::rows(address, &asked, list::ANSWER_LIMIT)?;
+    let (rows, _) = visit::rows(address, &asked, visit::LIST_LIMIT)?;
     if rows.is_empty() {
         let which =
             options.target.as_deref().map_or("there".to_owned(), |target| format!("there that `{target}` names"));
@@ -58,7 +58,7 @@ fn wanted(address: Option<&str>, target: &str) -> anyhow::Result<StateFilter> {
     }
     let filters = vec![equal("task_id", &id)];
     let asked = StateQuery { kind: StateKind::Tasks, filters, limit: 100, ..StateQuery::default() };
-    let (attempts, _) = list::rows(address, &asked, list::ANSWER_LIMIT)?;
+    let (attempts, _) = visit::rows(address, &asked, visit::LIST_LIMIT)?;
     let text = |row: &Json, key: &str| row[key].as_str().unwrap_or_default().to_owned();
     if let Some(running) = attempts.iter().find(|row| row["state"] == "RUNNING") {
         return Ok(equal("worker_id", &text(running, "worker_id")));

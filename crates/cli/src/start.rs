@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 pub(crate) fn run(options: &StartOptions) -> anyhow::Result<()> {
@@ -47,7 +47,14 @@ fn start_growing(options: &StartOptions, config: &Config, path: &Path) -> anyhow
     }
     let path = std::path::absolute(path)?;
     // What is wrong with the file is said before anything is started.
-    autoscaler::groups(&path)?;
+    let file = autoscaler::startable_groups(&path)?;
+    if file.jobs.is_some() && options.port.is_none() {
+        bail!(
+            "the groups in {} are jobs of Slurm, which join over the network: say where the head listens, with --port and \
+             --node-ip-address",
+            path.display()
+        );
+    }
     let ready = start_detached(config)?;
     let log = autoscaler::start_detached(&path, &ready.address, Path::new(&ready.session))?;
     tell(&ready);
@@ -70,6 +77,7 @@ fn head_config(options: &StartOptions, is_first: bool) -> anyhow::Result<HeadCon
         preemption_grace_s: options.of_head.scheduling.preemption_grace_s,
         job_order: options.of_head.scheduling.job_order.clone(),
         dashboard: dashboard::config(options, |name| std::env::var(name).ok())?,
+        history: dashboard::history(options)?,
     })
 }
 
@@ -126,7 +134,7 @@ fn config(options: &StartOptions) -> anyhow::Result<Config> {
     let head = head_config(options, join.is_none())?;
     let member = MemberConfig {
         join,
-        token_file: options.token_file.as_deref().map(std::path::absolute).transpose()?,
+        token_file: options.token_file.as_deref().map(token_file).transpose()?,
         node_manager_port: options.node_manager_port,
         lease_ms: options.node_lease.map(lease_ms).transpose()?,
         join_wait_ms: options.join_wait.map(|seconds| seconds.saturating_mul(1000)),
@@ -190,6 +198,15 @@ fn certificate_ms(text: &str) -> anyhow::Result<u64> {
     }
 }
 
+/// The file with the join token as the daemon finds it, which may have another current directory.
+fn token_file(path: &Path) -> std::io::Result<PathBuf> {
+    if is_standard_input(path) { Ok(path.to_owned()) } else { std::path::absolute(path) }
+}
+
+pub(crate) fn is_standard_input(path: &Path) -> bool {
+    path == oxiray_node::STANDARD_INPUT
+}
+
 fn lease_ms(seconds: f64) -> anyhow::Result<u64> {
     let allowed = lease::LEASE_MIN.as_secs_f64()..=86_400.0;
     if !allowed.contains(&seconds) {
@@ -221,7 +238,11 @@ fn start_daemon(config: &Config, bond: Bond) -> anyhow::Result<(Child, Ready)> {
     let mut command = Command::new(std::env::current_exe()?);
     command
         .args(["daemon", "--config", &serde_json::to_string(config)?])
-        .stdin(Stdio::null())
+        .stdin(if config.member.token_file.as_deref().is_some_and(is_standard_input) {
+            Stdio::inherit()
+        } else {
+            Stdio::null()
+        })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     if bond == Bond::EndsWithParent {
@@ -296,13 +317,15 @@ fn tell_what_has_no_effect(options: &StartOptions, switches: &[String], dashboar
 }
 
 /// The switches that something acts on: `python/oxiray/_switches.py` says what each is.
-const SWITCHES: [&str; 10] = [
+const SWITCHES: [&str; 12] = [
     "allow_out_of_band_object_ref_serialization",
     "lineage_pinning_enabled",
     "local_fs_capacity_threshold",
     "max_lineage_bytes",
     "memory_monitor_refresh_ms",
     "memory_usage_threshold",
+    "object_spilling_config",
+    "object_spilling_directory",
     "record_ref_creation_sites",
     "task_oom_retries",
     "task_oom_retry_delay_base_ms",

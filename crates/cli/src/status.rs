@@ -2,6 +2,7 @@
 
 use crate::arguments::StatusOptions;
 use crate::show;
+use crate::table::{Printing, short_identifiers, width, wrapped};
 use crate::visit::{self, ANSWER_LIMIT};
 use oxiray_ray_api::cluster_status;
 use oxiray_visitor::json;
@@ -20,23 +21,24 @@ const BAR_CELLS: f64 = 20.0;
 pub(crate) fn run(options: &StatusOptions) -> anyhow::Result<()> {
     let found = visit::find(options.address.as_deref())?;
     let state = json::cluster(visit::begin(&found)?.ask(ClusterQuery::default(), ANSWER_LIMIT)?)?;
-    let is_ray = options.ray || (crate::called::is_ray() && !options.json);
+    let Printing { json, wide } = options.printing;
+    let is_ray = options.ray || (crate::called::is_ray() && !json && !wide);
     if options.verbose && !is_ray {
         anyhow::bail!("--verbose is of use with --ray only: without it every node is shown anyway");
     }
-    if options.json {
+    if json {
         crate::say(&serde_json::to_string_pretty(&json::value(&state)?)?);
     } else if is_ray {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let state = crate::show::plain_state(&state)?;
         crate::say(&cluster_status::draw(&state, options.verbose, (now.as_secs(), now.subsec_micros())));
     } else {
-        crate::say(draw(&found.description.address, &state)?.trim_end());
+        crate::say(draw(&found.description.address, &state, width(wide))?.trim_end());
     }
     Ok(())
 }
 
-fn draw(address: &str, state: &ClusterState) -> anyhow::Result<String> {
+fn draw(address: &str, state: &ClusterState, limit: Option<usize>) -> anyhow::Result<String> {
     let state = show::plain_state(state)?;
     let mut text = format!("Cluster at {address}\n\nResources\n");
     let free = |name: &str| state.available.get(name).copied().unwrap_or(0.0);
@@ -56,7 +58,7 @@ fn draw(address: &str, state: &ClusterState) -> anyhow::Result<String> {
         writeln!(text, "  {:<24} {}", "memory= of workers", limits.memory).expect(EXPECT);
         writeln!(text, "  {:<24} {}", "processes of workers", limits.processes).expect(EXPECT);
     }
-    draw_nodes(&mut text, &state.nodes);
+    draw_nodes(&mut text, &state.nodes, limit.is_some());
     draw_devices(&mut text, &state.devices);
     draw_groups(&mut text, &state.placement_groups);
     draw_autoscaler(&mut text, state.autoscaler.as_ref());
@@ -81,7 +83,7 @@ fn draw(address: &str, state: &ClusterState) -> anyhow::Result<String> {
     for waiting in &state.waiting {
         writeln!(text, "  {}", waiting.why).expect(EXPECT);
     }
-    Ok(text)
+    Ok(wrapped(&text, limit))
 }
 
 /// What is taken, in no finer parts than the ledger counts.
@@ -90,12 +92,15 @@ fn used(total: f64, free: f64) -> f64 {
 }
 
 /// One line a node, where there is more than one.
-fn draw_nodes(text: &mut String, nodes: &[NodeRow]) {
+fn draw_nodes(text: &mut String, nodes: &[NodeRow], is_short: bool) {
     if nodes.len() < 2 {
         return;
     }
+    let whole: Vec<String> = nodes.iter().map(|node| node.node_id.hex()).collect();
+    let short = short_identifiers(&whole.iter().map(String::as_str).collect());
     text.push_str("\nNodes\n");
-    for node in nodes {
+    for (node, id) in nodes.iter().zip(&whole) {
+        let id = if is_short { &short[id.as_str()] } else { id };
         let used = |(name, total): (&String, &f64)| {
             let is_shown = !name.starts_with("node:") && !name.ends_with("memory");
             let used = total - node.available.get(name).copied().unwrap_or(0.0);
@@ -105,7 +110,7 @@ fn draw_nodes(text: &mut String, nodes: &[NodeRow]) {
         let store = node.resources.get("object_store_memory").copied().unwrap_or(0.0);
         used.push(format!("{} of {} store", bytes(node.store_used as f64), bytes(store)));
         let state = if node.alive { used.join(", ") } else { "dead".to_owned() };
-        writeln!(text, "  {} {:<15} {state}", node.node_id, node.address).expect(EXPECT);
+        writeln!(text, "  {id} {:<15} {state}", node.address).expect(EXPECT);
         if let Some(draining) = &node.draining {
             writeln!(text, "      {}", draining.words).expect(EXPECT);
         }
@@ -300,6 +305,6 @@ Processes
 Waiting
   task `f` waits
 ";
-        assert_eq!(draw("10.0.0.1:6379", &state).expect("drawn"), expected);
+        assert_eq!(draw("10.0.0.1:6379", &state, None).expect("drawn"), expected);
     }
 }

@@ -1,10 +1,12 @@
 //! `oxiray token`: what lets machines join, and for how long.
 
-use crate::say;
+use crate::table::{JsonOption, Printing, Table, width};
 use crate::visit;
+use crate::{identifiers, say};
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use oxiray_wire::message::{TokenAction, TokenAsked, TokenRow};
+use serde_json::{Value as Json, json};
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -22,48 +24,52 @@ pub(crate) struct TokenOptions {
 
 #[derive(Debug, Subcommand)]
 enum TokenOrder {
-    /// Makes a token, and writes it to a file of mode 0600 or prints it, once.
+    /// Creates a token, and writes it to a file of mode 0600, or prints it once.
     Create(CreateOptions),
     /// Lists the tokens, without their secrets.
     List(ListOptions),
-    /// Has a token let nobody in any more; with --node, ends a node and has its certificate let nobody in any more.
+    /// Revokes a token; with --node, ends a node and revokes its certificate.
     Revoke(RevokeOptions),
 }
 
 #[derive(Debug, Args)]
 struct CreateOptions {
-    /// For how long it holds, such as 30m, 24h or 7d; `never` for no end.
+    /// For how long the token is valid, such as 30m, 24h or 7d; `never` for no end.
     #[arg(long, default_value = "24h", value_name = "TIME")]
     ttl: String,
-    /// How many nodes may join with it; any number where it is left out. A node that comes back by its certificate is not
+    /// How many nodes may join with the token; the default is any number. A node that joins again with its certificate is not
     /// counted again.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     uses: Option<u32>,
-    /// The file that it is written to, which must not be there yet; it is printed where this is left out.
+    /// The file to write the token to, which must not exist yet; without it the token is printed.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// The cluster's address; the current one where it is left out.
+    #[command(flatten)]
+    printing: JsonOption,
+    /// The cluster's address; the default is the current cluster.
     #[arg(long)]
     address: Option<String>,
 }
 
 #[derive(Debug, Args)]
 struct ListOptions {
-    /// The cluster's address; the current one where it is left out.
+    #[command(flatten)]
+    printing: Printing,
+    /// The cluster's address; the default is the current cluster.
     #[arg(long)]
     address: Option<String>,
 }
 
 #[derive(Debug, Args)]
 struct RevokeOptions {
-    /// The token's name, as `oxiray token list` shows it.
+    /// The token's name, as `oxiray token list` shows it, or the beginning of it.
     #[arg(required_unless_present = "node", conflicts_with = "node")]
     id: Option<String>,
     /// The node's identifier, or the beginning of it; or its name or address. A token that still holds would let its
     /// machine in again: revoke that, too.
     #[arg(long)]
     node: Option<String>,
-    /// The cluster's address; the current one where it is left out.
+    /// The cluster's address; the default is the current cluster.
     #[arg(long)]
     address: Option<String>,
 }
@@ -108,11 +114,18 @@ fn create(options: &CreateOptions) -> anyhow::Result<()> {
             return Err(error);
         }
     };
+    let mut told = rows.first().map_or(Json::Null, as_json);
     let (Some(mut file), Some(path)) = (file, &options.output) else {
-        say(&text);
+        told["token"] = json!(text);
+        say(&if options.printing.json { serde_json::to_string_pretty(&told)? } else { text });
         return Ok(());
     };
     writeln!(file, "{text}").with_context(|| format!("the token cannot be written to {}", path.display()))?;
+    if options.printing.json {
+        told["file"] = json!(path);
+        say(&serde_json::to_string_pretty(&told)?);
+        return Ok(());
+    }
     let id = rows.first().map(|row| row.id.as_str()).unwrap_or_default();
     say(&format!(
         "Token {id} is in {}. It is a secret: keep it 0600, and give it to `oxiray start --token-file`.",
@@ -129,18 +142,33 @@ fn new_file(path: &Path) -> anyhow::Result<std::fs::File> {
 fn list(options: &ListOptions) -> anyhow::Result<()> {
     let (_, rows) = ask(options.address.as_deref(), TokenAction::List, TokenAsked::default())?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
-    say(format!("{:<14}{:<10}{:<12}{:<12}{:<10}", "TOKEN", "STATE", "CREATED", "ENDS", "USES LEFT").trim_end());
-    for row in rows {
+    if options.printing.json {
+        say(&serde_json::to_string_pretty(&rows.iter().map(as_json).collect::<Vec<_>>())?);
+        return Ok(());
+    }
+    let cells = |row: &TokenRow| {
         let ends = row.ends_ms.map_or("never".to_owned(), |ends| match ends.checked_sub(now) {
             Some(left) => format!("in {}", rough(left)),
             None => format!("{} ago", rough(now - ends)),
         });
-        let created = format!("{} ago", rough(now.saturating_sub(row.created_ms)));
         let uses = row.uses_left.map_or("any".to_owned(), |left| left.to_string());
-        let first = if row.is_first { "  (made by `oxiray start --head`)" } else { "" };
-        say(format!("{:<14}{:<10}{created:<12}{ends:<12}{uses:<10}{first}", row.id, row.state).trim_end());
-    }
+        json!({
+            "token": row.id, "state": row.state, "ends": ends, "uses left": uses,
+            "created": format!("{} ago", rough(now.saturating_sub(row.created_ms))),
+            "note": if row.is_first { "made by `oxiray start --head`" } else { "" },
+        })
+    };
+    let columns = ["token", "state", "created", "ends", "uses left", "note"];
+    let table = Table::new(&columns, &rows.iter().map(cells).collect::<Vec<_>>());
+    say(table.within(width(options.printing.wide)).draw().trim_end());
     Ok(())
+}
+
+fn as_json(row: &TokenRow) -> Json {
+    json!({
+        "token_id": row.id, "state": row.state, "created_ms": row.created_ms, "ends_ms": row.ends_ms,
+        "uses_left": row.uses_left, "is_first": row.is_first,
+    })
 }
 
 /// A time in the largest unit that it has two of.
@@ -156,7 +184,9 @@ fn revoke(options: &RevokeOptions) -> anyhow::Result<()> {
         say(&format!("Node {node} is shut out: it ends, and its certificate lets nobody in any more."));
         return Ok(());
     }
-    let id = options.id.clone().unwrap_or_default();
+    let (_, rows) = ask(address, TokenAction::List, TokenAsked::default())?;
+    let given = options.id.as_deref().unwrap_or_default();
+    let id = identifiers::among(rows.iter().map(|row| row.id.as_str()), given, ("token", "`oxiray token list`"))?;
     ask(address, TokenAction::Revoke, TokenAsked { id: id.clone(), ..TokenAsked::default() })?;
     say(&format!(
         "Token {id} lets nobody in any more. Nodes that have joined with it stay: `oxiray token revoke --node` ends one."

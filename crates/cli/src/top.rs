@@ -14,8 +14,8 @@ mod screen;
 mod tests;
 
 use crate::arguments::TopOptions;
+use crate::say;
 use crate::visit::{self, ANSWER_LIMIT};
-use crate::{list, say};
 use anyhow::{Context as _, anyhow};
 use draw::Palette;
 use oxiray_visitor::{FoundSession, Question as _, Visitor, json};
@@ -106,7 +106,7 @@ impl Watch {
         self.recorded.cluster = json::cluster(report)?;
         let report = self.visitor.ask(jobs_query(), ANSWER_LIMIT)?;
         self.jobs_told(report)?;
-        let report = self.visitor.ask(tasks_query(), list::ANSWER_LIMIT)?;
+        let report = self.visitor.ask(tasks_query(), visit::LIST_LIMIT)?;
         self.tasks_told(&report)?;
         self.recorded.is_now(now_ms());
         Ok(())
@@ -256,7 +256,7 @@ impl Watch {
         let asked = StateQuery { kind: StateKind::Explain, filters, limit: 1, ..StateQuery::default() };
         let report = visit::begin_reading(&self.found)?.ask(asked.clone(), ANSWER_LIMIT)?;
         let told = json::answer(&asked, &report)?;
-        Ok(crate::explain::text(&told).lines().map(str::to_owned).collect())
+        Ok(crate::explain::text(&told, None).lines().map(str::to_owned).collect())
     }
 
     fn log(&self, id: &str) -> anyhow::Result<Vec<String>> {

@@ -1,15 +1,19 @@
 //! Visiting a running daemon: finding it, asking it, stopping it.
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, bail};
 use oxiray_visitor::session::{self, heads_first};
-use oxiray_visitor::{FoundSession, Question, Visitor};
-use oxiray_wire::message::{ClusterQuery, StateReport, Stop};
+use oxiray_visitor::{FoundSession, Question, Visitor, json};
+use oxiray_wire::message::{ClusterQuery, StateQuery, StateReport, Stop};
 use oxiray_wire::plain;
+use serde_json::Value as Json;
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 /// How long a daemon may take to answer.
 pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+/// The same for a list, where nothing else is said.
+pub(crate) const LIST_LIMIT: Duration = Duration::from_secs(30);
 
 /// All sessions of this user whose daemons live, the current one first.
 pub(crate) fn all() -> anyhow::Result<Vec<FoundSession>> {
@@ -68,6 +72,20 @@ where
         let _ = writeln!(std::io::stderr(), "note: {}", plain(&report.missing));
     }
     Ok(report)
+}
+
+/// The answer as JSON, and how many rows there are before the limit.
+pub(crate) fn list(address: Option<&str>, asked: &StateQuery, limit: Duration) -> anyhow::Result<(Json, u64)> {
+    let report = state(&mut begin(&find(address)?)?, asked.clone(), limit)?;
+    Ok((json::answer(asked, &report)?, report.total))
+}
+
+/// The same where rows are asked for.
+pub(crate) fn rows(address: Option<&str>, asked: &StateQuery, limit: Duration) -> anyhow::Result<(Vec<Json>, u64)> {
+    match list(address, asked, limit)? {
+        (Json::Array(rows), total) => Ok((rows, total)),
+        (other, _) => bail!("rows of {} were asked for, and the answer is {other}", asked.kind),
+    }
 }
 
 /// Asks the session to end, and waits until it has; `false` where it did not in time.

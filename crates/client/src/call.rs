@@ -158,12 +158,14 @@ fn prints_begin<L: Language>(language: &mut L, task: TaskId, attempt: u32) {
     }
 }
 
-/// What is printed from here on is no more of this attempt.
-fn prints_end<L: Language>(language: &mut L, task: TaskId, attempt: u32) {
+/// What is printed from here on is no more of this attempt; where the process leaves with it, what is printed until then is.
+fn prints_end<L: Language>(language: &mut L, task: TaskId, attempt: u32, leaves: bool) {
     if oxiray_runtime::has_prints(task, attempt) {
         language.flush_output();
     }
-    oxiray_runtime::end_prints(task, attempt);
+    if !leaves {
+        oxiray_runtime::end_prints(task, attempt);
+    }
 }
 
 /// Which attempt of a call was the last; one of a process that leaves was the first, or its end tells.
@@ -181,7 +183,7 @@ fn run<L: Language>(language: &mut L, mut call: UnderWay<L::Own>, outcome: &mut 
         match settle(language, attempted, returned, outcome, borrowing::end) {
             Settled::Over(over) => return Ended::Over(over),
             Settled::Again(again) => {
-                prints_end(language, again.task(), again.call.attempt - 1);
+                prints_end(language, again.task(), again.call.attempt - 1, false);
                 prints_begin(language, again.task(), again.call.attempt);
                 call = again;
             }
@@ -206,7 +208,7 @@ pub fn complete<L: Language>(
         Settled::Left => Ended::Left,
     };
     let leaves = outcome.retiring || matches!(ended, Ended::Left);
-    prints_end(language, task, last_attempt(&ended, attempt));
+    prints_end(language, task, last_attempt(&ended, attempt), leaves);
     language.end(leaves);
     if let Ended::Over(over) = ended {
         language.runtime().reply(over.ticket, outcome);
@@ -248,10 +250,11 @@ pub fn attend<L: Language>(language: &mut L, group: Option<&str>) -> Result<(), 
         let (task, attempt) = (ticket.task(), call.attempt);
         prints_begin(language, task, attempt);
         let ended = run(language, UnderWay::new(ticket, call, own), &mut outcome);
+        let leaves = outcome.retiring || matches!(ended, Ended::Left);
         if !matches!(ended, Ended::HandedOn) {
-            prints_end(language, task, last_attempt(&ended, attempt));
+            prints_end(language, task, last_attempt(&ended, attempt), leaves);
         }
-        language.end(outcome.retiring || matches!(ended, Ended::Left));
+        language.end(leaves);
         match ended {
             Ended::Over(over) if outcome.retiring => {
                 runtime.reply(over.ticket, outcome);

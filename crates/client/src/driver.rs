@@ -191,6 +191,7 @@ mod tests {
             private: false,
             member,
             ip: format!("127.0.0.{port}"),
+            listens: None,
         };
         FoundSession { directory: format!("/sessions/{port}").into(), description, is_current, is_alive }
     }

@@ -12,6 +12,7 @@
 //!            language.rs  what a language adds to that
 //!            functions.rs, assigned.rs, borrowing.rs   what a worker knows of functions, of itself, of references
 //! both       process.rs   the one runtime of the process
+//!            demand.rs    what tasks and actors ask for where their program does not say
 //!            isolation.rs the words for how far processes are kept from devices
 //!            package_cache.rs   what workers are made of, kept for this user's programs of every language
 //! ```
@@ -20,6 +21,7 @@ pub mod assigned;
 pub mod borrowing;
 mod call;
 pub mod daemon;
+pub mod demand;
 pub mod driver;
 mod functions;
 pub mod isolation;

@@ -4,6 +4,8 @@
  * @module
  */
 
+import { answerOf, report } from "./report.js";
+
 const KEPT = "oxiray-session";
 const PATIENCE_MS = 30_000;
 const ANSWERS_KEPT = 200;
@@ -17,11 +19,20 @@ export class Refusal extends Error {
   }
 }
 
+/** The moment that is looked at, where the page shows a history; 0 for the last. */
+let moment = 0;
+
+/** @param {number} at in ms since 1970 */
+export function lookAt(at) {
+  moment = at;
+}
+
 /** @type {Map<string, {tag: string, answer: any}>} */
 const answers = new Map();
 
 /** @returns {string} the session's key; empty where there is none */
 export function sessionKey() {
+  if (report) return "report";
   try {
     return sessionStorage.getItem(KEPT) ?? "";
   } catch {
@@ -87,6 +98,12 @@ async function ask(path, options) {
  * @returns {Promise<any>}
  */
 export async function get(path, signal) {
+  if (report) {
+    const told = answerOf(path);
+    if (told === undefined) throw new Refusal("This is a report: it has neither what jobs printed nor why something waited.", 404);
+    return told;
+  }
+  if (moment) path += `${path.includes("?") ? "&" : "?"}at=${moment}`;
   const known = answers.get(path);
   const bound = AbortSignal.timeout(PATIENCE_MS);
   const response = await ask(path, {
@@ -113,6 +130,7 @@ export async function get(path, signal) {
  * @returns {Promise<any>}
  */
 export async function act(path, body = {}) {
+  if (report) throw new Refusal("This is a report: nothing can be done from it.", 404);
   const response = await ask(path, {
     method: "POST",
     headers: { "Content-Type": "application/json" },
@@ -140,6 +158,12 @@ export function query(parameters) {
  * @returns {() => void} ends it
  */
 export function follow(onLine, onState) {
+  if (report) {
+    const { until_ms: until, overview } = report;
+    onState(null);
+    onLine({ seq: 1, now_ms: until, until_ms: until, changed: [], overview });
+    return () => {};
+  }
   const ended = new AbortController();
   void (async () => {
     let sequence = 0;

@@ -3,7 +3,7 @@
  * @module
  */
 import { createContext, useContext, useEffect, useRef, useState } from "./vendor/preact.js";
-import { follow, get, Refusal } from "./api.js";
+import { follow, get, lookAt, Refusal } from "./api.js";
 
 /**
  * @typedef {object} Cluster
@@ -24,9 +24,12 @@ let ahead = 0;
 /** Less than that is the time that an answer takes. */
 const SKEW_MS = 3_000;
 
+/** The moment that is looked at, where the page shows what was recorded; 0 where it shows what is. */
+let stopped = 0;
+
 /** The moment by the cluster's clock: what lasts is counted by that, wherever it is read. @returns {number} ms since 1970 */
 export function now() {
-  return Date.now() + ahead;
+  return stopped || Date.now() + ahead;
 }
 
 /** @param {number} told the cluster's clock, in a line that was just heard */
@@ -40,13 +43,29 @@ export function useCluster() {
   return useContext(Shared);
 }
 
-/** Follows the cluster; used once, by the shell. @returns {Cluster} */
+/** All that answers are asked for again by, where another moment is looked at. */
+const KINDS = ["devices", "holdings", "grants", "waiting", "jobs", "tasks", "actors", "placement_groups", "nodes", "workers", "objects", "events", "runs", "overview", "series"];
+
+/** Follows the cluster; used once, by the shell. @returns {Cluster & {look: (at: number) => void}} */
 export function useFollowedCluster() {
   const [cluster, setCluster] = useState(NOTHING);
+  const look = async (/** @type {number} */ at) => {
+    lookAt(at);
+    stopped = at;
+    try {
+      const overview = await get("overview");
+      // Another moment may have been chosen meanwhile.
+      if (stopped === at) setCluster((before) => ({ overview, until: at, lost: null, changed: Object.fromEntries(KINDS.map((kind) => [kind, (before.changed[kind] ?? 0) + 1])) }));
+    } catch (error) {
+      setCluster((before) => ({ ...before, lost: error instanceof Refusal ? error : new Refusal(String(error), 0) }));
+    }
+  };
   useEffect(() => {
     const onLine = (/** @type {any} */ line) => {
+      if (line.overview?.history) stopped ||= line.overview.history.at_ms;
       compareClocks(line.now_ms);
       setCluster((before) => {
+        if (stopped && before.overview) return { ...before, lost: null };
         const changed = { ...before.changed };
         for (const kind of line.changed ?? []) changed[kind] = line.seq;
         return {
@@ -59,7 +78,7 @@ export function useFollowedCluster() {
     };
     return follow(onLine, (lost) => setCluster((before) => ({ ...before, lost })));
   }, []);
-  return cluster;
+  return { ...cluster, look };
 }
 
 /**

@@ -6,6 +6,7 @@ import { html, render, useEffect, useErrorBoundary, useRef, useState } from "./v
 import { enter, keepSessionKey, sessionKey, get, Refusal } from "./api.js";
 import { ClusterProvider, now, setTheme, useCluster, useDark, useEvery, useFollowedCluster } from "./cluster.js";
 import { clock, span, utc } from "./format.js";
+import { Scrubber } from "./history.js";
 import { KEYS, useKeys } from "./keys.js";
 import { link, usePlace } from "./place.js";
 import { Devices } from "./views/devices.js";
@@ -17,6 +18,7 @@ import { Groups } from "./views/groups.js";
 import { Nodes } from "./views/nodes.js";
 import { Objects } from "./views/objects.js";
 import { Events } from "./views/events.js";
+import { Train } from "./views/train.js";
 import { Processes } from "./views/processes.js";
 
 /** Each view: its name in the address, its title, the letter after `g`, and the number beside it. */
@@ -30,6 +32,7 @@ const VIEWS = /** @type {Array<[string, string, string, any, (overview: any) => 
   ["nodes", "Nodes", "n", Nodes, (o) => o.nodes?.alive || ""],
   ["objects", "Objects", "o", Objects, () => ""],
   ["processes", "Processes", "r", Processes, (o) => o.processes || ""],
+  ["train", "Training", "l", Train, () => ""],
   ["events", "Events", "e", Events, () => ""],
 ]);
 
@@ -145,6 +148,7 @@ function Shell({ onOut }) {
     </header>
     <${Menu} view=${found[0]} />
     <main ref=${main} id="main" tabindex="-1">
+      ${overview?.history && html`<${Scrubber} history=${overview.history} onMoment=${cluster.look} />`}
       ${(overview?.warnings ?? []).map((/** @type {string} */ text) => html`<p class="note">${text}</p>`)}
       <${Guarded} key=${found[0]} what=${found[3]} given=${given} />
     </main>

@@ -2,7 +2,7 @@
 
 use crate::options::Options;
 use anyhow::{Context as _, bail};
-use oxiray_wire::session::DASHBOARD;
+use oxiray_wire::session::{DASHBOARD, HISTORY};
 use serde_json::json;
 use std::fs;
 use std::io::ErrorKind;
@@ -77,11 +77,20 @@ fn cluster_domains(resolver: &str) -> impl Iterator<Item = &str> {
 pub(crate) fn tell(session: &Path, scheme: &str, bound: SocketAddr) -> anyhow::Result<String> {
     let ip = if bound.ip().is_unspecified() { IpAddr::from([127, 0, 0, 1]) } else { bound.ip() };
     let url = format!("{scheme}://{}", SocketAddr::new(ip, bound.port()));
-    let path = session.join(DASHBOARD);
-    let beside = path.with_extension("new");
     let text = json!({"url": url, "pid": std::process::id()}).to_string();
-    fs::write(&beside, text).and_then(|()| fs::rename(&beside, &path)).context("the address cannot be told")?;
+    write(&session.join(DASHBOARD), &text).context("the address cannot be told")?;
     Ok(url)
+}
+
+/// Tells where this session's history is recorded.
+pub(crate) fn tell_history(session: &Path, place: &str) -> anyhow::Result<()> {
+    write(&session.join(HISTORY), &json!({"place": place}).to_string()).context("the place of history cannot be told")
+}
+
+/// Writes a file that is whole or not there.
+fn write(path: &Path, text: &str) -> std::io::Result<()> {
+    let beside = path.with_extension("new");
+    fs::write(&beside, text).and_then(|()| fs::rename(&beside, path))
 }
 
 #[cfg(test)]

@@ -41,10 +41,22 @@ impl Drop for Waits<'_> {
 impl Daemon {
     /// Enters the session with this directory.
     pub(crate) fn enter(directory: &Path) -> anyhow::Result<Self> {
+        Self::enter_with(directory, Visitor::greet)
+    }
+
+    /// The same for who only reads: orders that it gives all the same are refused.
+    pub(crate) fn enter_reading(directory: &Path) -> anyhow::Result<Self> {
+        Self::enter_with(directory, Visitor::greet_reading)
+    }
+
+    fn enter_with(
+        directory: &Path,
+        greet: impl FnOnce(OwnedFd, String) -> Result<Visitor, VisitError>,
+    ) -> anyhow::Result<Self> {
         let description = session::Description::read(directory)
             .with_context(|| format!("{} is no directory of a session", directory.display()))?;
         let stream = session::connect(directory)?;
-        let visitor = RefCell::new(Visitor::greet(stream.into(), description.token)?);
+        let visitor = RefCell::new(greet(stream.into(), description.token)?);
         Ok(Self(Rc::new(Shared { visitor, waiting: RefCell::default(), is_asked: Notify::new() })))
     }
 

@@ -6,7 +6,10 @@
 //! ```text
 //! stranger ── porch (a thread, crate `network`) ── head of a request, host, secret
 //!                └── server ── routes ── jobs, packages, tail, cluster, page_api ── daemon (the session's socket)
+//!                                                                   history ────────┘
 //! ```
+//!
+//! The same program records history, and shows what was recorded of clusters that are gone (`history.rs`).
 //!
 //! - HTTP-1: each request of a connection is judged anew by the porch's rules; a proof holds for one request.
 //! - HTTP-2: what a request may bring is bounded, and so is what is kept of an answer that nobody reads.
@@ -17,7 +20,9 @@ mod address;
 mod answer;
 mod cluster;
 mod daemon;
+mod history;
 mod jobs;
+mod logs;
 mod metrics;
 mod options;
 mod packages;
@@ -33,11 +38,17 @@ mod uploads;
 mod websocket;
 
 use clap::Parser as _;
+use options::{Order, Program};
 use std::io::Write as _;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match server::run(&options::Options::parse()) {
+    let result = match Program::parse().order {
+        Order::Serve(options) => server::run(&options),
+        Order::History(options) => history::serve(&options),
+        Order::Report(options) => history::report(&options),
+    };
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Where stderr is gone there is nobody to tell.

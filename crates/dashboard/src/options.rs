@@ -1,12 +1,69 @@
 //! What the program is told at its start, by the daemon that starts it.
 
-use clap::Parser;
+use crate::history::{Bounds, Recording};
+use clap::{Args, Parser, Subcommand};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// Answers over HTTP for the cluster of one session.
+/// Answers over HTTP for a cluster, records its history, and shows what was recorded.
 #[derive(Debug, Parser)]
 #[command(name = "oxiray-dashboard", version, about)]
+pub(crate) struct Program {
+    #[command(subcommand)]
+    pub(crate) order: Order,
+}
+
+/// What it is to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Order {
+    /// Answers for the cluster of one session, or records it.
+    Serve(Box<Options>),
+    /// Shows what was recorded.
+    History(HistoryOptions),
+    /// Writes what was recorded of a job into one file.
+    Report(ReportOptions),
+}
+
+/// Which history is shown.
+#[derive(Debug, Args)]
+pub(crate) struct HistoryOptions {
+    /// Where it lies: a directory, or `s3://bucket/prefix`.
+    pub(crate) place: String,
+    /// The session; the one that was written last where it is left out.
+    #[arg(long)]
+    pub(crate) session: Option<String>,
+    /// One job, by its identifier or its name.
+    #[arg(long)]
+    pub(crate) job: Option<String>,
+    /// The moment, in milliseconds since 1970; the last one where it is left out.
+    #[arg(long)]
+    pub(crate) at: Option<u64>,
+    /// Prints how the cluster was as JSON, and ends.
+    #[arg(long)]
+    pub(crate) once_json: bool,
+    /// The port of the page at 127.0.0.1; the first free one from 8265 on where it is left out.
+    #[arg(long)]
+    pub(crate) port: Option<u16>,
+}
+
+/// What is written into one file.
+#[derive(Debug, Args)]
+pub(crate) struct ReportOptions {
+    /// The job, by its identifier or its name.
+    pub(crate) job: String,
+    /// Where history lies: a directory, or `s3://bucket/prefix`.
+    #[arg(long)]
+    pub(crate) history: String,
+    /// The session; the one that was written last where it is left out.
+    #[arg(long)]
+    pub(crate) session: Option<String>,
+    /// The file.
+    #[arg(long, short)]
+    pub(crate) output: PathBuf,
+}
+
+/// How the cluster of a session is answered for.
+#[derive(Debug, Args)]
 pub(crate) struct Options {
     /// The directory of the head's session.
     #[arg(long)]
@@ -41,4 +98,28 @@ pub(crate) struct Options {
     /// The process to end with.
     #[arg(long)]
     pub(crate) daemon: Option<u32>,
+    /// Records history: in this directory, or at `s3://bucket/prefix`.
+    #[arg(long)]
+    pub(crate) history: Option<String>,
+    /// With --history: does nothing else, and opens no port.
+    #[arg(long, requires = "history")]
+    pub(crate) record_only: bool,
+    /// The most bytes that are kept of a job.
+    #[arg(long, env = "OXIRAY_HISTORY_JOB_BYTES", default_value_t = 256 << 20, value_parser = clap::value_parser!(u64).range(65536..))]
+    pub(crate) history_job_bytes: u64,
+    /// The most bytes that are kept of all jobs of all sessions.
+    #[arg(long, env = "OXIRAY_HISTORY_BYTES", default_value_t = 5 << 30)]
+    pub(crate) history_bytes: u64,
+    /// For how many days something is kept that nothing was added to.
+    #[arg(long, env = "OXIRAY_HISTORY_DAYS", default_value_t = 30)]
+    pub(crate) history_days: u64,
+}
+
+impl Options {
+    /// Where history is recorded, and how much of it; nothing where it is not.
+    pub(crate) fn recording(&self) -> Option<Recording> {
+        let bounds =
+            Bounds { job_bytes: self.history_job_bytes, all_bytes: self.history_bytes, days: self.history_days };
+        self.history.clone().map(|place| Recording { place, bounds })
+    }
 }

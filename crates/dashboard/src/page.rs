@@ -10,16 +10,17 @@
 //! - PAGE-2: nobody who reads slowly, or not at all, makes anything wait or grow: a line of changes is made when the last one was
 //!   taken.
 
-mod events;
+pub(crate) mod events;
 mod holdings;
 mod keeper;
-mod lists;
-mod merging;
-mod pictures;
-mod replies;
-mod rows;
+pub(crate) mod lists;
+pub(crate) mod merging;
+pub(crate) mod pictures;
+pub(crate) mod replies;
+pub(crate) mod rows;
+mod runs;
 mod series;
-mod tables;
+pub(crate) mod tables;
 pub(crate) mod views;
 
-pub(crate) use keeper::Page;
+pub(crate) use keeper::{Page, now_ms};

@@ -4,7 +4,7 @@
 //! nor stores that. The page exchanges it for the key of a session, and sends that with every request.
 
 use crate::answer::{Answer, json, text};
-use crate::routes::{BodyError, Request, Route, Site, route};
+use crate::routes::{Answers, BodyError, Request, Route, route};
 use http::StatusCode;
 use oxiray_network::porch::Right;
 use serde_json::{Value as Json, json};
@@ -23,28 +23,28 @@ pub(crate) const ROUTES: &[Route] =
     &[route!("POST", "/ox/v1/keys", lend_key), route!("POST", "/ox/v1/session", begin_session)];
 
 /// A key that opens one exchange, for the command line, which has the token.
-async fn lend_key(site: Rc<Site>, request: Request) -> Answer {
+pub(crate) async fn lend_key<S: Answers>(site: Rc<S>, request: Request) -> Answer {
     if request.right != Right::All {
         return text(StatusCode::FORBIDDEN, "Forbidden: this token only reads");
     }
-    lent(&site, Right::Trade, KEY_LIFETIME)
+    lent(&*site, Right::Trade, KEY_LIFETIME)
 }
 
 /// A session's key, for the page, which has a one-time key.
-async fn begin_session(site: Rc<Site>, request: Request) -> Answer {
+pub(crate) async fn begin_session<S: Answers>(site: Rc<S>, request: Request) -> Answer {
     let shown = request.head.headers.get("authorization").map(http::HeaderValue::as_bytes);
     let key = shown.and_then(|value| value.strip_prefix(b"Bearer ")).unwrap_or_default();
-    if request.right != Right::Trade || !site.rules.keys.use_up(key, Instant::now()) {
+    if request.right != Right::Trade || !site.rules().keys.use_up(key, Instant::now()) {
         return text(
             StatusCode::FORBIDDEN,
             "Forbidden: this key was used, or is none: `oxiray dashboard` makes another",
         );
     }
-    lent(&site, Right::All, SESSION_LIFETIME)
+    lent(&*site, Right::All, SESSION_LIFETIME)
 }
 
-fn lent(site: &Site, right: Right, lifetime: Duration) -> Answer {
-    match site.rules.keys.lend(right, Instant::now(), lifetime) {
+fn lent(site: &impl Answers, right: Right, lifetime: Duration) -> Answer {
+    match site.rules().keys.lend(right, Instant::now(), lifetime) {
         Ok(key) => json(&json!({"key": key, "seconds": lifetime.as_secs()})),
         Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
     }

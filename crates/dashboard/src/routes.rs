@@ -40,6 +40,8 @@ pub(crate) struct Site {
     pub(crate) tables: &'static [&'static [Route]],
     /// Places of those who are told lists of the cluster's state.
     pub(crate) lists: tokio::sync::Semaphore,
+    /// Events of the cluster are asked for by one at a time.
+    pub(crate) chronicle: tokio::sync::Mutex<()>,
 }
 
 /// One request.
@@ -94,14 +96,37 @@ impl Request {
 /// What becomes of a request.
 pub(crate) type Reply = Pin<Box<dyn Future<Output = Answer>>>;
 
+/// What answers are made from, and by which rules and table.
+pub(crate) trait Answers: Sized + 'static {
+    /// What the door goes by.
+    fn rules(&self) -> &PorchRules;
+
+    /// What is answered.
+    fn tables(&self) -> &'static [&'static [Route<Self>]];
+}
+
+impl Answers for Site {
+    fn rules(&self) -> &PorchRules {
+        &self.rules
+    }
+
+    fn tables(&self) -> &'static [&'static [Route]] {
+        self.tables
+    }
+}
+
 /// A method, a path, and what answers.
 #[derive(Debug)]
-pub(crate) struct Route(pub(crate) &'static str, pub(crate) &'static str, pub(crate) fn(Rc<Site>, Request) -> Reply);
+pub(crate) struct Route<S: 'static = Site>(
+    pub(crate) &'static str,
+    pub(crate) &'static str,
+    pub(crate) fn(Rc<S>, Request) -> Reply,
+);
 
 /// Has a handler answer, whether or not it waits for something.
-pub(crate) fn reply<F: Future<Output = Answer> + 'static>(
-    handler: fn(Rc<Site>, Request) -> F,
-    site: Rc<Site>,
+pub(crate) fn reply<S, F: Future<Output = Answer> + 'static>(
+    handler: fn(Rc<S>, Request) -> F,
+    site: Rc<S>,
     request: Request,
 ) -> Reply {
     Box::pin(handler(site, request))
@@ -116,12 +141,12 @@ macro_rules! route {
 pub(crate) use route;
 
 /// Answers a request.
-pub(crate) async fn answer(site: Rc<Site>, mut request: Request) -> Answer {
+pub(crate) async fn answer<S: Answers>(site: Rc<S>, mut request: Request) -> Answer {
     let path = request.head.uri.path().to_owned();
     // What may be read may be asked for without its body.
     let method = if request.head.method == Method::HEAD { Method::GET } else { request.head.method.clone() };
     let mut is_known = false;
-    for Route(known, pattern, handler) in site.tables.iter().copied().flatten() {
+    for Route(known, pattern, handler) in site.tables().iter().copied().flatten() {
         let Some(named) = matched(pattern, &path) else { continue };
         if *known == method {
             request.named = named;

@@ -2,9 +2,10 @@
 
 use crate::answer::{Answer, answer, refused};
 use crate::daemon::Daemon;
+use crate::history::{Asked as HistoryAsked, Past, Recorder, Recording, read};
 use crate::options::Options;
 use crate::page::Page;
-use crate::routes::{self, Request, Site};
+use crate::routes::{self, Answers, Request, Site};
 use crate::state::LISTS_MAX;
 use crate::stream::{Hyper, Stream, Timers};
 use crate::table::{EXPORT, TABLES};
@@ -26,28 +27,29 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::{LocalSet, spawn_local};
 
 /// The most memory that this process may have of its own, in bytes.
 const MEMORY_BYTES_MAX: u64 = 512 << 20;
+/// How much memory what is read of history at the start may take, in bytes, and how long that may take.
+const PAST_BYTES_MAX: usize = 64 << 20;
+const PAST_LIMIT: Duration = Duration::from_secs(10);
 /// What probes ask, which send no token.
 const HEALTH: [&str; 3] = ["/api/gcs_healthz", "/api/healthz", "/api/local_raylet_healthz"];
 /// The page.
-const PAGE: &[OpenPath] = include!(concat!(env!("OUT_DIR"), "/page.rs"));
+pub(crate) const PAGE: &[OpenPath] = include!(concat!(env!("OUT_DIR"), "/page.rs"));
 
 /// Serves until the daemon or a signal ends it.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     end_with_daemon(options.daemon)?;
-    // What leaks here ends this process, which is started again, and not the machine's others.
-    let limit = Rlimit { current: Some(MEMORY_BYTES_MAX), maximum: Some(MEMORY_BYTES_MAX) };
-    setrlimit(Resource::Data, limit)?;
-    let files = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files })?;
+    limit_memory()?;
     if options.metrics_only {
         address::check_metrics(options)?;
+    } else if options.record_only {
+        return record(options);
     } else {
         address::check_plaintext(options)?;
     }
@@ -58,18 +60,66 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         ..PorchRules::default()
     };
     access::add_tokens(&rules.keys, &options.session)?;
+    block_on(serve(options, Arc::new(rules)))
+}
+
+/// Runs until this is over. A thread that waits for a disk or for storage then is not waited for.
+fn block_on(serving: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    LocalSet::new().block_on(&runtime, serve(options, Arc::new(rules)))
+    let result = LocalSet::new().block_on(&runtime, serving);
+    runtime.shutdown_background();
+    result
+}
+
+/// What leaks here ends this process, which is started again, and not the machine's others.
+pub(crate) fn limit_memory() -> anyhow::Result<()> {
+    let limit = Rlimit { current: Some(MEMORY_BYTES_MAX), maximum: Some(MEMORY_BYTES_MAX) };
+    setrlimit(Resource::Data, limit)?;
+    let files = getrlimit(Resource::Nofile);
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files })?)
 }
 
 /// What is answered to everybody.
-fn open(is_without_page: bool) -> Vec<OpenPath> {
+pub(crate) fn open(is_without_page: bool) -> Vec<OpenPath> {
     let constant = |path, content_type, body| OpenPath { path, content_type, body };
     let mode = br#"{"authentication_mode": "token"}"#;
     let health = HEALTH.map(|path| constant(path, "application/text; charset=utf-8", b"success".as_slice()));
     let mode = constant("/api/authentication_mode", "application/json; charset=utf-8", mode.as_slice());
     let page = PAGE.iter().copied().filter(|_| !is_without_page);
     health.into_iter().chain([mode]).chain(page).collect()
+}
+
+/// Records history until the daemon or a signal ends it, and answers nobody.
+fn record(options: &Options) -> anyhow::Result<()> {
+    let recording = options.recording().context("--record-only is of use with --history")?;
+    block_on(async {
+        let daemon = Daemon::enter_reading(&options.session)?;
+        let mut asks_to_end = signal(SignalKind::terminate())?;
+        let recorder = begin_history(options, recording)?;
+        let result = tokio::select! {
+            error = daemon.hear() => Err(error.context("the daemon is gone")),
+            _ = asks_to_end.recv() => Ok(()),
+            never = recorder.keep(say) => match never {},
+        };
+        recorder.finish().await;
+        result
+    })
+}
+
+/// A recorder of this session, and where it records, for whoever looks for it.
+fn begin_history(options: &Options, recording: Recording) -> anyhow::Result<Rc<Recorder>> {
+    address::tell_history(&options.session, &recording.place)?;
+    say(&format!("history is recorded at {}", recording.place));
+    Ok(Recorder::new(recording, &options.session))
+}
+
+/// What this session's history says of the time before this program began, where that is soon read.
+async fn past(options: &Options, recording: &Recording) -> Option<Past> {
+    let session = options.session.file_name()?.to_string_lossy().into_owned();
+    let asked =
+        HistoryAsked { place: recording.place.clone(), session: Some(session), job: None, most_bytes: PAST_BYTES_MAX };
+    let reading = tokio::task::spawn_blocking(move || read(&asked).ok());
+    tokio::time::timeout(PAST_LIMIT, reading).await.ok()?.ok()?
 }
 
 async fn serve(options: &Options, rules: Arc<PorchRules>) -> anyhow::Result<()> {
@@ -87,6 +137,7 @@ async fn serve(options: &Options, rules: Arc<PorchRules>) -> anyhow::Result<()> 
         metrics: metrics::Cache::default(),
         tables: if options.metrics_only { EXPORT } else { TABLES },
         lists: tokio::sync::Semaphore::new(LISTS_MAX),
+        chronicle: tokio::sync::Mutex::new(()),
     });
     let mut asks_to_end = signal(SignalKind::terminate())?;
     let hearing = spawn_local(async move { daemon.hear().await });
@@ -94,9 +145,30 @@ async fn serve(options: &Options, rules: Arc<PorchRules>) -> anyhow::Result<()> 
         spawn_local(metrics::keep_discovery_file(Rc::clone(&site)));
     }
     let page = Rc::clone(&site.page);
-    let kept =
-        async { if options.metrics_only { std::future::pending().await } else { page.keep(&options.session).await } };
+    let recording = options.recording();
+    let recorder = recording.clone().map(|recording| begin_history(options, recording)).transpose()?;
+    // What was before is read before more is written.
+    let (ready, is_ready) = tokio::sync::oneshot::channel();
+    let kept = async {
+        if options.metrics_only {
+            return std::future::pending().await;
+        }
+        if let Some(recording) = &recording
+            && let Some(past) = past(options, recording).await
+        {
+            let (tables, jobs) = past.before();
+            page.remember(tables, jobs);
+        }
+        // Nobody waits for it where nothing is recorded.
+        let _ = ready.send(());
+        page.keep(&options.session).await
+    };
+    let recorded = async {
+        let (Some(recorder), Ok(())) = (&recorder, is_ready.await) else { return std::future::pending().await };
+        recorder.keep(say).await
+    };
     let result = tokio::select! {
+        never = recorded => match never {},
         error = kept => error.map(|never| match never {}).context("the page's tables cannot be kept"),
         ended = hearing => Err(ended?.context("the daemon is gone")),
         _ = asks_to_end.recv() => Ok(()),
@@ -107,6 +179,9 @@ async fn serve(options: &Options, rules: Arc<PorchRules>) -> anyhow::Result<()> 
         } => Ok(()),
     };
     drop(porches);
+    if let Some(recorder) = recorder {
+        recorder.finish().await;
+    }
     result
 }
 
@@ -155,7 +230,7 @@ fn open_porches(
 }
 
 /// Serves one peer until it goes.
-async fn connection(site: Rc<Site>, arrival: ProvenPeer) {
+pub(crate) async fn connection<S: Answers>(site: Rc<S>, arrival: ProvenPeer) {
     let peer = arrival.peer;
     let Ok(stream) = Stream::new(arrival) else { return };
     let service = service_fn(move |asked| {
@@ -169,13 +244,13 @@ async fn connection(site: Rc<Site>, arrival: ProvenPeer) {
 }
 
 /// HTTP-1.
-async fn one(site: Rc<Site>, asked: Asked<Incoming>, _peer: SocketAddr) -> Answer {
+async fn one<S: Answers>(site: Rc<S>, asked: Asked<Incoming>, _peer: SocketAddr) -> Answer {
     let (head, body) = asked.into_parts();
     let target = head.uri.to_string();
     let fields = head.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
     let judged = RequestHead { method: head.method.as_str(), target: &target, fields };
     let is_from_browser = judged.is_from_browser();
-    let right = match site.rules.judge(&judged, Instant::now()) {
+    let right = match site.rules().judge(&judged, Instant::now()) {
         PorchVerdict::Open(open) => return answer(StatusCode::OK, open.content_type, open.body),
         PorchVerdict::Refused(refusal) => return refused(&refusal),
         PorchVerdict::Proven(right) => right,
@@ -195,7 +270,7 @@ fn end_with_daemon(daemon: Option<u32>) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     use std::io::Write as _;
     // Standard error is the session's log; where it is gone nobody reads.
     let _ = writeln!(std::io::stderr(), "{line}");

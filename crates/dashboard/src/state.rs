@@ -10,9 +10,9 @@ use oxiray_ray_api::cluster_status;
 use oxiray_ray_api::nodes::{self, ClusterView};
 use oxiray_ray_api::state::{self, ListAsked, refused};
 use oxiray_ray_api::{RayAnswer, jobs::JobDetails};
-use oxiray_visitor::VisitError;
-use oxiray_wire::message::{ClusterQuery, StateQuery, StateReport};
-use oxiray_wire::state::{StateKind, Tables};
+use oxiray_visitor::{Remembered, VisitError, json};
+use oxiray_wire::message::{ChronicleFollow, ClusterQuery, StateQuery, StateReport};
+use oxiray_wire::state::{ChronicleEntry, StateKind, Tables};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -26,6 +26,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route!("GET", "/api/cluster_status", status),
     route!("GET", "/api/v0/cluster_metadata", metadata),
     route!("GET", "/api/v0/tasks/timeline", timeline),
+    route!("GET", "/api/v0/cluster_events", events),
     route!("GET", "/api/v0/{}", list),
     route!("GET", "/api/v0/{}/summarize", summarize),
     route!("GET", "/nodes", all_nodes),
@@ -41,7 +42,7 @@ pub(crate) fn told(told: RayAnswer) -> Answer {
 }
 
 /// LISTS-1.
-fn has_too_many() -> Answer {
+pub(crate) fn has_too_many() -> Answer {
     let text = format!(
         "Max number of in-progress requests={LISTS_MAX} reached. Ask again when some of them are answered, or for fewer rows \
          with filters."
@@ -85,6 +86,34 @@ async fn listed(site: &Site, request: &Request, kind: StateKind) -> Result<RayAn
     Ok(state::listed_jobs(&asked, &report, &details))
 }
 
+/// `/api/v0/cluster_events`.
+async fn events(site: Rc<Site>, request: Request) -> Answer {
+    let Ok(_turn) = site.lists.try_acquire() else { return has_too_many() };
+    let listed = async {
+        let asked = state::events_asked(&request.query())?;
+        let remembered = chronicle(&site).await;
+        let rows = remembered
+            .and_then(|(origin, entries)| Ok(json::events((origin, &entries), &asked.filters, asked.limit as usize)?));
+        let (rows, total) = rows.map_err(|error| refused(500, &format!("Failed to query the data source: {error}")))?;
+        Ok::<_, RayAnswer>(state::listed_events(&asked, &rows, total))
+    };
+    told(listed.await.unwrap_or_else(|refusal| refusal))
+}
+
+/// All events of the cluster that the head remembers, and the number that tells this head's from another's.
+async fn chronicle(site: &Site) -> Result<(u64, Vec<ChronicleEntry>), VisitError> {
+    // The head answers the last such question of a connection.
+    let _turn = site.chronicle.lock().await;
+    let mut remembered = Remembered::default();
+    loop {
+        let (kinds, cursor) = (json::EVENT_KINDS.to_vec(), Some(remembered.cursor));
+        let batch = site.daemon.ask(ChronicleFollow { kinds, cursor, ..ChronicleFollow::default() }).await?;
+        if !remembered.take(batch)? {
+            return Ok((remembered.cursor.origin, remembered.entries));
+        }
+    }
+}
+
 /// `/api/v0/{kind}/summarize`.
 async fn summarize(site: Rc<Site>, request: Request) -> Answer {
     let Ok(_turn) = site.lists.try_acquire() else { return has_too_many() };
@@ -100,7 +129,7 @@ async fn summarize(site: Rc<Site>, request: Request) -> Answer {
 }
 
 /// All rows of a kind.
-async fn rows(site: &Site, kind: StateKind) -> Result<Tables, RayAnswer> {
+pub(crate) async fn rows(site: &Site, kind: StateKind) -> Result<Tables, RayAnswer> {
     let asked = StateQuery { kind, limit: ROWS_MAX, detail: true, ..StateQuery::default() };
     Ok(ask(site, asked, Duration::from_secs(30)).await?.tables.unwrap_or_default())
 }

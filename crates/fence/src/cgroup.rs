@@ -43,7 +43,7 @@ pub fn enter(directory: impl AsFd) -> Result<(), Errno> {
 
 /// The processes that live in a cgroup or further down, by its directory; 0 stands for one that cannot be seen from here.
 pub fn processes_in(cgroup: &Path) -> Vec<u32> {
-    if tree::is_populated(cgroup) { tree::pids_beneath(cgroup) } else { Vec::new() }
+    tree::pids_beneath(cgroup)
 }
 
 /// Kills whoever is in a cgroup or further down, and waits 5 s at most until they are gone.

@@ -5,6 +5,7 @@ use crate::chronicle::{Chronicle, Readers};
 use crate::ends::Ends;
 use crate::following::Following;
 use crate::metrics::Metrics;
+use crate::training::Training;
 
 /// What is counted, how processes ended, and who asks for more.
 #[derive(Debug, Default)]
@@ -15,4 +16,5 @@ pub(crate) struct Figures {
     pub(crate) following: Following,
     pub(crate) chronicle: Chronicle,
     pub(crate) readers: Readers,
+    pub(crate) training: Training,
 }

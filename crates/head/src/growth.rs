@@ -4,7 +4,8 @@
 //!   there, and is refused like any other from then on.
 //! - GROW-2: the autoscaler is told at once when more or less waits, and in time when nodes become idle.
 //! - GROW-3: a node whose machine is being taken away gets no work, whenever it joins.
-//! - GROW-4: what a job hopes for, and would use without waiting for it, is told like what waits, and ends with the job.
+//! - GROW-4: optional demand, for what a job would use and does not wait for, is published like pending requests, and ends with
+//!   the job.
 
 use crate::amounts::by_resource;
 use crate::clock::{Due, Periodic};
@@ -37,8 +38,8 @@ pub(crate) const KINDS_MAX: usize = 10_000;
 const INSTANCE_LABEL: &str = "oxiray.io/instance";
 /// Where the standing request is kept.
 const STANDING: (&[u8], &[u8]) = (b"autoscaler", b"standing");
-/// In the same namespace, before a job's identifier: what it hopes for.
-const HOPED: &str = "hoped/";
+/// In the same namespace, before a job's identifier: its optional demand.
+const OPTIONAL: &str = "optional/";
 
 /// The autoscaler, as the head knows it.
 #[derive(Debug, Default)]
@@ -131,6 +132,15 @@ impl Growth {
         self.groups.iter().find(serves).map(|group| group.name.as_str())
     }
 
+    /// How far the machines of a group are, in words to add; empty where there is nothing to say.
+    pub(crate) fn how_far(&self, group: &str) -> String {
+        let mut groups = self.state.iter().flat_map(|state| &state.groups);
+        let Some(status) = groups.find(|status| status.name == group) else { return String::new() };
+        let counts = status.counts.iter().map(|(state, count)| format!("{count} {state}"));
+        let told: Vec<String> = counts.chain(status.set_aside.iter().map(|why| format!("set aside: {why}"))).collect();
+        if told.is_empty() { String::new() } else { format!(" ({})", told.join(", ")) }
+    }
+
     /// Why no group could meet the request, in words to add to a reason; empty where there is no autoscaler.
     pub(crate) fn why_no_group(&self, resource_request: &ResourceRequest) -> String {
         let Some(selectors) = allowed(resource_request).filter(|_| self.by.is_some()) else {
@@ -169,9 +179,9 @@ impl Growth {
     }
 
     /// A job is over (GROW-4). Returns the names of kept values that are gone with it.
-    pub(crate) fn hopes_end(&mut self, kept: &mut KeyValueStore, job: JobId) -> Vec<(Bytes, Bytes)> {
+    pub(crate) fn withdraw_optional_demand(&mut self, kept: &mut KeyValueStore, job: JobId) -> Vec<(Bytes, Bytes)> {
         let namespace = Bytes::from_static(STANDING.0);
-        let of_job = Bytes::from(format!("{HOPED}{}/", job.hex()));
+        let of_job = Bytes::from(format!("{OPTIONAL}{}/", job.hex()));
         let gone = kept.delete(&namespace, &of_job, true);
         self.is_urgent |= !gone.is_empty();
         gone.into_iter().map(|(key, _)| (namespace.clone(), key)).collect()
@@ -221,9 +231,9 @@ impl Growth {
     }
 }
 
-/// What jobs hope for, as they told it.
-pub(crate) fn hopes(kept: &KeyValueStore) -> impl Iterator<Item = WaitingRecord> {
-    let (namespace, all) = (Bytes::from_static(STANDING.0), Bytes::from_static(HOPED.as_bytes()));
+/// The optional demand of all jobs, as they published it.
+pub(crate) fn optional_demand(kept: &KeyValueStore) -> impl Iterator<Item = WaitingRecord> {
+    let (namespace, all) = (Bytes::from_static(STANDING.0), Bytes::from_static(OPTIONAL.as_bytes()));
     let told = kept.list(&namespace, &all).filter_map(|key| kept.get(&(namespace.clone(), key.clone())));
     let told: Vec<GrowthView> = told.filter_map(|rows| GrowthView::decode(&**rows).ok()).collect();
     told.into_iter().flat_map(|told| told.waiting).filter(|waiting| are_amounts(&waiting.resources))

@@ -16,9 +16,9 @@
 //! | `proxied_clients`, `resume`, `clients`, `members` | who comes, comes back, and is gone: drivers, and machines with all they had |
 //! | `waiting`, `placing`, `orders` | whoever waits is served, on some machine, which is ordered to have a worker |
 //! | `explain` | why somebody waits |
-//! | `large` | room that is kept for a request which smaller ones overtake |
-//! | `deadlocks` | who waits for what others hold that wait |
 //! | `preemption` | who ends early for what is more urgent |
+//! | `large` | room that is kept for a request which smaller ones overtake, or for which others end |
+//! | `deadlocks` | who waits for what others hold that wait |
 //! | `exits`, `resumption_end` | workers and drivers that are gone, and who comes back no more |
 //! | `devices` | devices that people or nodes take out of service |
 //! | `drain`, `locations`, `prefetch`, `searches` | machines that are emptied, and where objects lie, travel and are looked for |
@@ -194,7 +194,8 @@ impl HeadCore {
         self.own.set_now(now);
     }
 
-    /// Tells what the wall clock shows, in milliseconds since 1970; nothing but what listings say follows from it.
+    /// Tells what the wall clock shows, in milliseconds since 1970; from it follow what listings say,
+    /// and by when a node is emptied that the last head had begun to empty (DRAIN-5).
     pub(crate) fn set_wall_clock(&mut self, now_ms: u64) {
         self.clock.wall_ms = now_ms;
     }

@@ -4,6 +4,7 @@
 //!   taken back and refused. What merely happened is written with the next batch that can be.
 
 use crate::key_value::KeyValueStore;
+use crate::members::DrainRow;
 use crate::outbox::Outbox;
 use crate::resumption::Resumption;
 use bytes::Bytes;
@@ -48,6 +49,8 @@ pub(crate) enum Undo {
     Group { request: u64, id: PlacementGroupId },
     /// A job was submitted.
     Submission { request: u64, id: String },
+    /// A node is to be emptied, or is kept after all: how it was emptied before.
+    Drain { request: u64, node: NodeId, before: Option<DrainRow> },
 }
 
 impl Undo {

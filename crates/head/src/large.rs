@@ -1,15 +1,20 @@
-//! Requests that are overtaken again and again by smaller ones: room is kept for one of them at a time.
+//! Room that is kept for one request at a time: one that is overtaken again and again by smaller ones, or one for which
+//! others end.
 //!
-//! - LARGE-1: room is kept for one request at a time, on one node, for [`KEPT_LIMIT`] at most; then for nobody for as long.
-//!   Whatever waits for somebody who waits for that room goes on in between.
+//! - LARGE-1: room is kept for one request at a time, for [`KEPT_LIMIT`] at most; for one that is overtaken on one node, and
+//!   then for nobody for as long. Whatever waits for somebody who waits for that room goes on in between.
 //! - LARGE-2: it is kept only where what is free and what leases hold is enough: actors and placement groups may never give
 //!   anything back.
 //! - LARGE-3: it is kept neither from who is more urgent, nor from what running tasks have called: these hold what the request
 //!   waits for until that has run.
+//! - LARGE-4: where others end for a request, what they held is kept for it on all of their nodes, from when they are told.
+//!   Otherwise whoever ended takes what is free of it before the rest is, and ends for the same request again.
 
+use crate::demands::Need;
 use oxiray_ids::NodeId;
 use oxiray_resources::{Demand, Quantity, ResourceName};
-use oxiray_scheduler::{NodeView, Priority, ResourceRequest};
+use oxiray_scheduler::{NodeView, Priority};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// A request is large that was overtaken so many times, or once and has waited so long.
@@ -20,22 +25,30 @@ const KEPT_LIMIT: Duration = Duration::from_secs(60);
 /// The least time between two looks for a request to keep room for.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
+/// What is kept where: of each node, what there is too little of.
+pub(crate) type Places = BTreeMap<NodeId, BTreeSet<ResourceName>>;
+
 /// A request for which room is kept.
 #[derive(Debug, Clone)]
 pub(crate) struct Kept {
     pub(crate) ticket: u64,
-    pub(crate) request: ResourceRequest,
+    pub(crate) need: Need,
     pub(crate) priority: Priority,
-    pub(crate) node: NodeId,
-    /// What there is too little of on that node.
-    pub(crate) resources: Vec<ResourceName>,
+    pub(crate) places: Places,
+    /// Others end for it (LARGE-4).
+    pub(crate) is_made: bool,
     until: Instant,
 }
 
 impl Kept {
-    /// Whether a demand would take of what is kept.
+    /// Whether a demand would take of what is kept on that node.
+    pub(crate) fn is_taken_on(&self, node: NodeId, demand: &Demand) -> bool {
+        self.places.get(&node).is_some_and(|kept| demand.iter().any(|(name, _)| kept.contains(name.source())))
+    }
+
+    /// Whether a demand would take of what is kept on any node.
     pub(crate) fn is_taken_by(&self, demand: &Demand) -> bool {
-        demand.iter().any(|(name, _)| self.resources.iter().any(|kept| kept == name.source()))
+        self.places.keys().any(|node| self.is_taken_on(*node, demand))
     }
 }
 
@@ -71,14 +84,36 @@ impl LargeRequests {
     /// From here on room is kept. Returns until when.
     pub(crate) fn keep(
         &mut self,
-        (ticket, request): (u64, ResourceRequest),
+        (ticket, need): (u64, Need),
         priority: Priority,
-        (node, resources): (NodeId, Vec<ResourceName>),
+        (node, resources): (NodeId, BTreeSet<ResourceName>),
         now: Instant,
     ) -> Instant {
         let until = now + KEPT_LIMIT;
-        self.kept = Some(Kept { ticket, request, priority, node, resources, until });
+        let places = Places::from([(node, resources)]);
+        self.kept = Some(Kept { ticket, need, priority, places, is_made: false, until });
         until
+    }
+
+    /// LARGE-4, unless room is kept for somebody else who is as urgent. Returns until when it is kept.
+    pub(crate) fn keep_made(
+        &mut self,
+        (ticket, need): (u64, Need),
+        priority: Priority,
+        mut places: Places,
+        ended_by: Instant,
+    ) -> Option<Instant> {
+        if self.kept.as_ref().is_some_and(|kept| kept.ticket != ticket && kept.priority >= priority) {
+            return None;
+        }
+        for (node, resources) in
+            self.kept.take_if(|kept| kept.ticket == ticket).into_iter().flat_map(|kept| kept.places)
+        {
+            places.entry(node).or_default().extend(resources);
+        }
+        let until = ended_by + KEPT_LIMIT;
+        self.kept = Some(Kept { ticket, need, priority, places, is_made: true, until });
+        Some(until)
     }
 
     /// A request waits no more: it is served, or taken back.
@@ -101,9 +136,9 @@ impl LargeRequests {
 pub(crate) fn nearest<'a>(
     nodes: impl Iterator<Item = (&'a NodeView, Demand)>,
     demand: &Demand,
-) -> Option<(NodeId, Vec<ResourceName>)> {
+) -> Option<(NodeId, BTreeSet<ResourceName>)> {
     let judged = nodes.filter_map(|(view, leased)| {
-        let (mut missing, mut resources) = (0, Vec::new());
+        let (mut missing, mut resources) = (0, BTreeSet::new());
         for (name, asked) in demand.iter() {
             let (free, comes) = (free_of(view, name), leased.get(name.as_str()).units());
             if free.saturating_add(comes) < asked.units() {
@@ -112,7 +147,7 @@ pub(crate) fn nearest<'a>(
             if free < asked.units() {
                 let parts = u128::from(asked.units() - free) * u128::from(Quantity::UNITS_PER_WHOLE);
                 missing = missing.max(parts / u128::from(asked.units()));
-                resources.push(name.source().clone());
+                resources.insert(name.source().clone());
             }
         }
         (!resources.is_empty()).then_some((missing, view.node, resources))
@@ -157,7 +192,7 @@ mod tests {
             let leased = leased.map(|gpus| demand(gpus, gpus));
             nearest(views.iter().zip(leased), asked).map(|(node, resources)| (node.as_bytes()[0], resources))
         };
-        let gpu = vec![ResourceName::GPU];
+        let gpu = BTreeSet::from([ResourceName::GPU]);
         assert_eq!(of([3, 2, 0], &demand(1, 4)), Some((2, gpu.clone())), "two are missing there, and three elsewhere");
         assert_eq!(of([3, 1, 0], &demand(1, 4)), Some((1, gpu)), "an actor has one of the second's");
         assert_eq!(of([2, 1, 0], &demand(1, 4)), None);
@@ -169,17 +204,35 @@ mod tests {
         let (mut large, now) = (LargeRequests::default(), Instant::now());
         assert!(large.is_due(now) && !large.is_due(now), "one look a second");
         assert!(large.is_due(now + LOOK_PERIOD));
-        let place = (NodeId::NIL, vec![ResourceName::GPU]);
-        let until = large.keep((7, demand(1, 4).into()), Priority(0), place.clone(), now);
+        let place = (NodeId::NIL, BTreeSet::from([ResourceName::GPU]));
+        let need = || Need::ResourceRequest(demand(1, 4).into());
+        let until = large.keep((7, need()), Priority(0), place.clone(), now);
         assert!(!large.is_due(now + LOOK_PERIOD) && !large.expires(now + LOOK_PERIOD));
         let kept = large.kept().expect("it was just kept");
         assert!(kept.is_taken_by(&demand(1, 1)) && !kept.is_taken_by(&demand(1, 0)));
         assert!(large.expires(until) && !large.is_due(until) && large.is_due(until + KEPT_LIMIT));
-        large.keep((8, demand(1, 4).into()), Priority(0), place, until);
+        large.keep((8, need()), Priority(0), place, until);
         large.waits_no_more(7);
         assert!(large.kept().is_some());
         large.waits_no_more(8);
         assert!(large.kept().is_none());
+    }
+
+    #[test]
+    fn room_that_others_make_is_kept_on_all_of_their_nodes_for_the_most_urgent() {
+        let (mut large, now) = (LargeRequests::default(), Instant::now());
+        let need = || Need::ResourceRequest(demand(0, 2).into());
+        let on = |number| Places::from([(NodeId::new([number; 28]), BTreeSet::from([ResourceName::GPU]))]);
+        let keep = |large: &mut LargeRequests, ticket, priority, number| {
+            large.keep_made((ticket, need()), Priority(priority), on(number), now).is_some()
+        };
+        assert!(keep(&mut large, 1, 5, 1) && keep(&mut large, 1, 5, 2) && !keep(&mut large, 2, 5, 3));
+        let is_kept_on = |large: &LargeRequests, number| {
+            large.kept().is_some_and(|kept| kept.is_taken_on(NodeId::new([number; 28]), &demand(0, 1)))
+        };
+        assert_eq!([1, 2, 3].map(|number| is_kept_on(&large, number)), [true, true, false]);
+        assert!(keep(&mut large, 3, 6, 3));
+        assert_eq!([1, 2, 3].map(|number| is_kept_on(&large, number)), [false, false, true]);
     }
 
     #[test]

@@ -19,7 +19,7 @@
 //! | `breaker` | how many devices nodes may take out of service by themselves |
 //! | `growth` | which machines the autoscaler may bring and takes away |
 //! | `journal`, `outbox`, `resumption` | what outlives a head, and who is to come back to it |
-//! | `census`, `following`, `changes`, `metrics`, `machine_gauges`, `ends`, `figures` | what people and programs ask, and what is remembered for them |
+//! | `census`, `following`, `changes`, `metrics`, `machine_gauges`, `training`, `ends`, `figures` | what people and programs ask, and what is remembered for them |
 //! | `clock` | what time it is, and what is due |
 //! | `demands`, `amounts`, `failures` | words that all of them have in common |
 //!
@@ -59,6 +59,7 @@ mod preemption;
 mod queue;
 mod resumption;
 mod submissions;
+mod training;
 mod workers;
 
 pub use core::Core;

@@ -16,7 +16,7 @@ use crate::breaker::Breaker;
 use crate::demands::Need;
 use crate::placement_groups::PlacementGroup;
 use crate::queue::PendingRequest;
-pub(crate) use drains::{Drain, Left};
+pub(crate) use drains::{Drain, DrainRow, Left};
 use oxiray_ids::{BundleNumber, JobId, NodeId, PlacementGroupId, WorkerNumber};
 use oxiray_machine::{BundleKey, Key};
 use oxiray_resources::{Demand, Quantity, ResourceName};
@@ -238,6 +238,8 @@ pub(crate) struct Members {
     pub(crate) proxied_clients: BTreeMap<Key, ProxiedClient>,
     /// Those that are being emptied.
     pub(crate) drains: BTreeMap<Key, Drain>,
+    /// Those of the last head, of nodes that are not back yet (DRAIN-5).
+    pub(crate) drained_before: BTreeMap<NodeId, DrainRow>,
     /// The devices that they took out of service by themselves.
     breaker: Breaker,
 }
@@ -567,29 +569,17 @@ impl Members {
                 self.own().view.node
             ));
         }
-        let living = || self.others().filter(|(_, member)| !member.is_silent);
-        let mut meant = living().filter(|(_, member)| member.is_meant(text));
-        let names = || living().map(|(_, member)| member.view.node.hex()).collect::<Vec<_>>().join(", ");
-        match (meant.next(), meant.next()) {
-            (Some((key, member)), None) => Ok((*key, member.view.node)),
-            (Some(_), Some(_)) => Err(format!("`{text}` may mean several nodes: name one of {}", names())),
-            (None, _) if living().next().is_none() => {
-                Err(format!("no living node is `{text}`: there is none beside the head, which cannot be drained"))
-            }
-            (None, _) => Err(format!("no living node is `{text}`; there are {}", names())),
+        let living: Vec<_> = self.others().filter(|(_, member)| !member.is_silent).collect();
+        if living.is_empty() {
+            return Err(format!("no living node is `{text}`: there is none beside the head, which cannot be drained"));
         }
+        only_one_meant(&living, text)
     }
 
     /// The one member that is meant, the head's own among them.
     pub(crate) fn meant(&self, text: &str) -> Result<(Key, NodeId), String> {
-        let living = || self.by_key.iter().filter(|(_, member)| !member.is_silent);
-        let mut meant = living().filter(|(_, member)| member.is_meant(text));
-        let names = || living().map(|(_, member)| member.view.node.hex()).collect::<Vec<_>>().join(", ");
-        match (meant.next(), meant.next()) {
-            (Some((key, member)), None) => Ok((*key, member.view.node)),
-            (Some(_), Some(_)) => Err(format!("`{text}` may mean several nodes: name one of {}", names())),
-            (None, _) => Err(format!("no living node is `{text}`; there are {}", names())),
-        }
+        let living: Vec<_> = self.by_key.iter().filter(|(_, member)| !member.is_silent).collect();
+        only_one_meant(&living, text)
     }
 
     /// The devices that a member is to keep in service though it found them ill (BREAKER-1).
@@ -633,5 +623,21 @@ impl Members {
             .filter(|(key, member)| !member.is_silent && !self.drains.contains_key(key) && member.store_left() > 0);
         let (key, member) = lasting.max_by_key(|(_, member)| member.store_left())?;
         (member.store_left() > self.own().store_left()).then_some(*key)
+    }
+}
+
+/// The only one of these members that the text means.
+fn only_one_meant(living: &[(&Key, &Member)], text: &str) -> Result<(Key, NodeId), String> {
+    let meant: Vec<_> = living.iter().filter(|(_, member)| member.is_meant(text)).collect();
+    let named = |members: &mut dyn Iterator<Item = &Member>| {
+        members.map(|member| format!("{} at {}", member.view.node, member.told.ip)).collect::<Vec<_>>().join(", ")
+    };
+    match meant[..] {
+        [(key, member)] => Ok((**key, member.view.node)),
+        [] => Err(format!("no living node is `{text}`; there are {}", named(&mut living.iter().map(|(_, one)| *one)))),
+        _ => {
+            let meant = named(&mut meant.iter().map(|(_, one)| *one));
+            Err(format!("`{text}` may be any of these nodes: {meant}. Give more of the identifier"))
+        }
     }
 }

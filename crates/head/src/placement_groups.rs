@@ -19,6 +19,7 @@ use oxiray_scheduler::Group;
 use oxiray_wire::state::GroupState;
 pub(crate) use reservations::{GroupTable, Reservation};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 /// How many removed groups are remembered, with the reason.
 pub(crate) const REMOVED_GROUPS_KEPT: usize = 1000;
@@ -48,7 +49,7 @@ pub(crate) struct GroupDescription {
     /// Where the name lives.
     pub namespace: String,
     /// What it asks for.
-    pub group: Group,
+    pub group: Arc<Group>,
 }
 
 /// Where a group is in its life.

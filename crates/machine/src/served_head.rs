@@ -4,7 +4,6 @@ use crate::names::{BundleKey, Key};
 use oxiray_resources::{BundleId, Grant};
 use oxiray_wire::message::{NodeReport, NodeState, Place};
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 /// By what way a node and its head talk.
 #[derive(Debug)]
@@ -32,8 +31,6 @@ pub(crate) struct ServedHead {
     pub(crate) bundles: SetAside,
     /// Orders that wait for their environments.
     pub(crate) held: BTreeMap<u64, Held>,
-    /// Until when this node is being emptied at the latest, and why, where it is.
-    pub(crate) draining: Option<(Option<Instant>, String)>,
 }
 
 /// The bundles that are set aside for a head.

@@ -4,6 +4,7 @@
 pub(crate) mod dashboard;
 pub(crate) mod environments;
 pub(crate) mod packages;
+pub(crate) mod storage;
 pub(crate) mod submissions;
 pub(crate) mod templates;
 

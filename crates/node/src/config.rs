@@ -2,6 +2,7 @@
 
 use crate::limits::Limits;
 use crate::memory_tiers::{ENFORCEMENT_VARIABLE, LIBRARY_VARIABLE, MemoryTierError, memory_plan};
+use crate::spill_place::{SpillPlace, SpillPlaceError};
 use crate::workers::memory::MonitorOptions;
 use crate::{lease, machine};
 use oxiray_accelerators::{Host, Offer, STRATEGY_VARIABLE, SlotDevice, detect, offer};
@@ -93,7 +94,7 @@ pub struct MachineConfig {
     pub labels: BTreeMap<String, String>,
     /// Bytes of the object store.
     pub object_store_memory: Option<u64>,
-    /// Where objects go that the store has no room for.
+    /// Where objects go that the store has no room for: a directory, or the URL of storage.
     pub spill_directory: Option<PathBuf>,
     /// The name that listings show; the host's own where it is left out.
     pub node_name: Option<String>,
@@ -151,6 +152,8 @@ pub struct HeadConfig {
     pub job_order: Option<String>,
     /// What answers over HTTP, where that is wanted.
     pub dashboard: Option<DashboardConfig>,
+    /// Where the cluster's history is recorded: a directory, or `s3://bucket/prefix`; nowhere where it is left out.
+    pub history: Option<String>,
 }
 
 /// Where a node exports its metrics.
@@ -266,6 +269,9 @@ pub enum PlanError {
     /// A resource has no proper amount.
     #[error(transparent)]
     Inventory(#[from] oxiray_resources::InventoryError),
+    /// Where objects are to be spilled to is not said so that it can be followed.
+    #[error(transparent)]
+    SpillPlace(#[from] SpillPlaceError),
     /// How full the disk may get is no share.
     #[error("{SPILL_FULLNESS_VARIABLE} is `{given}`: it is to be a share of the file system between 0 and 1")]
     Fullness {
@@ -381,6 +387,8 @@ pub struct Bounds {
     pub monitor: MonitorOptions,
     /// How full the file system may get that objects are spilled to, in thousandths.
     pub spill_fullness_max: u32,
+    /// Where objects are spilled to; the session's own folder where nothing is said.
+    pub spill_place: Option<SpillPlace>,
 }
 
 /// Variables that say of the machine what it is labelled with.
@@ -443,6 +451,7 @@ pub fn plan(config: &Config, host: &Host) -> Result<(Plan, Bounds), PlanError> {
     let bounds = Bounds {
         monitor: monitor(host.variable(MEMORY_THRESHOLD_VARIABLE), host.variable(MEMORY_PERIOD_VARIABLE))?,
         spill_fullness_max: fullness(host.variable(SPILL_FULLNESS_VARIABLE))?,
+        spill_place: SpillPlace::settle(config.machine.spill_directory.as_deref(), |name| host.variable(name))?,
         limits,
     };
     let plan = Plan {

@@ -269,9 +269,9 @@ impl ControlGroups {
     }
 
     /// The worker is gone: so is its group, or it waits for the next one.
-    pub(crate) fn release(&mut self, worker: Key) {
+    pub(crate) fn release(&mut self, worker: Key, is_left_empty: bool) {
         if let Some(cell) = self.of.remove(&worker) {
-            self.retire(worker, cell);
+            self.retire(worker, cell, is_left_empty);
         }
     }
 
@@ -283,8 +283,8 @@ impl ControlGroups {
     }
 
     /// GROUPS-4.
-    fn retire(&mut self, worker: Key, mut cell: Cell) {
-        if self.free.len() < FREE_MAX && cell.is_clean() {
+    fn retire(&mut self, worker: Key, mut cell: Cell, is_left_empty: bool) {
+        if self.free.len() < FREE_MAX && cell.is_clean(is_left_empty) {
             return self.free.push(cell);
         }
         if let (Some(events), Some(watched)) = (&self.events, cell.watched.take()) {

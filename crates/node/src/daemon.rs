@@ -115,7 +115,7 @@ impl Daemon {
             self.keep_leases();
             self.look_for_head();
             self.carry_out();
-            self.workers.logs.hand_over();
+            self.workers.logs.hand_over(self.turn.now);
             if self.core.held_back() > HELD_BACK_MAX {
                 self.await_journal();
             }
@@ -134,7 +134,8 @@ impl Daemon {
         let network = self.network.as_ref().and_then(Network::deadline);
         let turns = [network, self.membership.return_deadline(), self.turn_deadline()];
         let memory = self.workers.memory.deadline(self.turn.now);
-        let output = [self.workers.leaving_deadline(), self.workers.logs.behind_deadline()];
+        let logs = &self.workers.logs;
+        let output = [self.workers.leaving_deadline(), logs.behind_deadline(), logs.batch_deadline()];
         let measured = Some(self.devices.statistics_deadline(self.turn.now));
         let others = [self.children.submissions.deadline(), self.streams.progress_deadline(), memory, measured];
         let programs = self.children.http.iter().map(HttpProgram::deadline);

@@ -3,8 +3,9 @@
 //! - LOGS-1: the loop waits for no disk. While much is not written yet, pipes are not read: who prints faster than the disk
 //!   takes it is slowed down. Where the disk hangs they are read on after [`DISK_LIMIT`]; what is too much then is counted and
 //!   told of in the file, and its driver sees it all the same.
-//! - LOGS-2: what a worker printed is handed over before its driver is told. That a worker is gone is told when all that it
-//!   printed is written, or [`LEAVING_LIMIT`] later: a disk that hangs keeps no share.
+//! - LOGS-2: what a worker printed is handed over before its driver is told. That a worker is gone which printed something,
+//!   and did not end as it was asked to, is told with the file's name when all of it is written, or [`LEAVING_LIMIT`] later:
+//!   a disk that hangs keeps no share.
 //! - LOGS-3: who follows a file is answered when there is more of it. At most [`FOLLOWERS_MAX`] do, each for
 //!   [`FOLLOW_LIMIT`] before it has to ask again.
 
@@ -42,16 +43,71 @@ const REST_PERIOD: Duration = Duration::from_secs(600);
 /// The most questions that members have not answered.
 const PASSED_MAX: usize = 4096;
 
+/// For how long, and up to how many, marks of calls and ends of workers wait for something that is urgent.
+const MARKS_LIMIT: Duration = Duration::from_millis(100);
+const MARKS_MAX: usize = 256;
+
 /// 0: what workers print is not kept.
 const SWITCH: &str = "OXIRAY_WORKER_LOGS";
 
 #[derive(Debug)]
 enum Order {
-    Keep { name: FileName, pieces: Vec<Printed>, missed: u64, bytes: u64 },
-    End { key: Key, worker: WorkerId },
-    Ask { asker: Key, query: Box<LogQuery> },
-    Forget { asker: Key },
+    Keep {
+        name: FileName,
+        pieces: Vec<Printed>,
+        missed: u64,
+        bytes: u64,
+    },
+    /// The worker has printed its last; which file says how it ended is told to whom it is known by that key.
+    End {
+        worker: WorkerId,
+        awaited: Option<Key>,
+    },
+    Ask {
+        asker: Key,
+        query: Box<LogQuery>,
+    },
+    Forget {
+        asker: Key,
+    },
     Finish,
+}
+
+impl Order {
+    /// Whether anything waits for it to be carried out, or would be lost with the daemon.
+    fn is_urgent(&self) -> bool {
+        match self {
+            Self::Keep { bytes, missed, .. } => *bytes > 0 || *missed > 0,
+            Self::End { awaited, .. } => awaited.is_some(),
+            Self::Ask { .. } | Self::Forget { .. } | Self::Finish => true,
+        }
+    }
+}
+
+/// What is to be handed over together.
+#[derive(Debug, Default)]
+struct Batch {
+    orders: Vec<Order>,
+    is_urgent: bool,
+    /// When it is handed over at the latest.
+    until: Option<Instant>,
+}
+
+impl Batch {
+    fn push(&mut self, order: Order) {
+        self.is_urgent |= order.is_urgent();
+        self.orders.push(order);
+    }
+
+    /// What is to be handed over now.
+    fn take_due(&mut self, now: Instant) -> Option<Vec<Order>> {
+        if self.orders.is_empty() {
+            return None;
+        }
+        let until = *self.until.get_or_insert(now + MARKS_LIMIT);
+        let is_due = self.is_urgent || self.orders.len() >= MARKS_MAX || now >= until;
+        is_due.then(|| std::mem::take(self).orders)
+    }
 }
 
 /// What the thread tells.
@@ -110,8 +166,7 @@ enum Behind {
 pub(crate) struct LogClient {
     orders: Sender<Vec<Order>>,
     told: Mailbox<LogTold>,
-    /// What is handed over at the end of a turn.
-    batch: Vec<Order>,
+    batch: Batch,
     backlog: Arc<Backlog>,
     behind: Behind,
     is_kept: bool,
@@ -134,7 +189,7 @@ impl LogClient {
         Ok(Self {
             orders,
             told,
-            batch: Vec::new(),
+            batch: Batch::default(),
             backlog,
             behind: Behind::No,
             is_kept,
@@ -193,9 +248,9 @@ impl LogClient {
         is_overdue
     }
 
-    /// A worker has printed its last; LOGS-2 is told of.
-    pub(crate) fn end(&mut self, key: Key, worker: WorkerId) {
-        self.batch.push(Order::End { key, worker });
+    /// A worker has printed its last. LOGS-2 is told of where somebody waits for that, who knows the worker by this key.
+    pub(crate) fn end(&mut self, worker: WorkerId, awaited: Option<Key>) {
+        self.batch.push(Order::End { worker, awaited });
     }
 
     /// Somebody asks about the files of this node.
@@ -229,12 +284,18 @@ impl LogClient {
         unanswered
     }
 
-    /// Hands over what came in this turn.
-    pub(crate) fn hand_over(&mut self) {
-        if !self.batch.is_empty() {
+    /// Hands over what came in this turn, and before it. Marks alone wait for what is printed, for a while: to wake the thread
+    /// for each takes longer than to write them.
+    pub(crate) fn hand_over(&mut self, now: Instant) {
+        if let Some(orders) = self.batch.take_due(now) {
             // Where the thread has ended, nothing is kept any more.
-            let _ = self.orders.send(std::mem::take(&mut self.batch));
+            let _ = self.orders.send(orders);
         }
+    }
+
+    /// When marks that wait are handed over.
+    pub(crate) fn batch_deadline(&self) -> Option<Instant> {
+        self.batch.until
     }
 
     /// What the thread has told.
@@ -249,7 +310,7 @@ impl LogClient {
     /// Waits until everything is written, for a while. Returns lines for the daemon's own log.
     pub(crate) fn finish(mut self) -> Vec<String> {
         self.batch.push(Order::Finish);
-        self.hand_over();
+        self.hand_over(Instant::now());
         let until = Instant::now() + FINISH_LIMIT;
         let mut lines = Vec::new();
         while let Ok(told) = self.told.wait(until.saturating_duration_since(Instant::now())) {
@@ -331,9 +392,11 @@ impl Desk {
                     self.post.post(LogTold::HasRoom);
                 }
             }
-            Order::End { key, worker } => {
+            Order::End { worker, awaited } => {
                 let file = self.keeper.end(worker, now_ms());
-                self.post.post(LogTold::Ended(key, file));
+                if let Some(key) = awaited {
+                    self.post.post(LogTold::Ended(key, file));
+                }
             }
             Order::Ask { asker, query } => self.answer(asker, query),
             Order::Forget { asker } => self.followers.retain(|follower| follower.asker != asker),
@@ -410,12 +473,37 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let mut client = LogClient::start(folder.path(), false).expect("a thread");
         assert_eq!(client.keep(NAME, &[lines("last words\n")], 0), 0);
-        client.end(3, NAME.worker);
-        client.hand_over();
+        client.end(NAME.worker, Some(3));
+        client.hand_over(Instant::now());
         let LogTold::Ended(3, Some(file)) = told(&client) else { panic!("it ended") };
         assert!(std::fs::read_to_string(file).expect("there").ends_with("last words\n"));
         assert_eq!(client.backlog.bytes.load(Ordering::SeqCst), 0);
         assert!(client.finish().is_empty());
+    }
+
+    #[test]
+    fn marks_wait_for_what_is_printed_or_for_a_moment() {
+        let now = Instant::now();
+        let keep = |piece: Printed| Order::Keep { name: NAME, bytes: length(&piece), pieces: vec![piece], missed: 0 };
+        let span = oxiray_wire::labels::Span { task: oxiray_ids::TaskId::NIL, attempt: 0, shared: false };
+        let mark = || keep(Printed::Ends(span));
+        let mut batch = Batch::default();
+        assert!(batch.take_due(now).is_none() && batch.until.is_none());
+        batch.push(mark());
+        assert!(batch.take_due(now).is_none());
+        batch.push(Order::End { worker: NAME.worker, awaited: None });
+        assert!(batch.take_due(now + MARKS_LIMIT / 2).is_none());
+        assert_eq!(batch.take_due(now + MARKS_LIMIT).map(|orders| orders.len()), Some(2));
+        assert!(batch.until.is_none());
+        batch.push(mark());
+        batch.push(keep(lines("urgent\n")));
+        assert_eq!(batch.take_due(now).map(|orders| orders.len()), Some(2));
+        batch.push(Order::End { worker: NAME.worker, awaited: Some(3) });
+        assert!(batch.take_due(now).is_some());
+        for _ in 0..MARKS_MAX {
+            batch.push(mark());
+        }
+        assert_eq!(batch.take_due(now).map(|orders| orders.len()), Some(MARKS_MAX));
     }
 
     #[test]
@@ -431,16 +519,16 @@ mod tests {
             ..LogQuery::default()
         };
         client.ask(9, query(1, 0));
-        client.hand_over();
+        client.hand_over(Instant::now());
         let LogTold::Answer(9, first) = told(&client) else { panic!("an answer") };
         for request in 2..=FOLLOWERS_MAX as u64 + 2 {
             client.ask(9, query(request, first.end));
         }
-        client.hand_over();
+        client.hand_over(Instant::now());
         let LogTold::Answer(9, refused) = told(&client) else { panic!("an answer") };
         assert!(refused.failure.is_some() && refused.request == FOLLOWERS_MAX as u64 + 2);
         client.keep(NAME, &[lines("two\n")], 0);
-        client.hand_over();
+        client.hand_over(Instant::now());
         for request in 2..=FOLLOWERS_MAX as u64 + 1 {
             let LogTold::Answer(9, answer) = told(&client) else { panic!("an answer") };
             assert_eq!((answer.request, &answer.bytes[..]), (request, &b"two\n"[..]));
@@ -456,8 +544,8 @@ mod tests {
         assert_eq!(client.keep(NAME, &[lines("lost\n")], 0), 5);
         client.backlog.bytes.store(0, Ordering::SeqCst);
         assert_eq!(client.keep(NAME, &[lines("kept\n")], 5), 0);
-        client.end(3, NAME.worker);
-        client.hand_over();
+        client.end(NAME.worker, Some(3));
+        client.hand_over(Instant::now());
         let LogTold::Ended(3, Some(file)) = told(&client) else { panic!("it ended") };
         let text = std::fs::read_to_string(file).expect("there");
         assert!(text.contains("5 bytes that were printed here are not kept") && !text.contains("lost"), "{text}");
@@ -477,7 +565,7 @@ mod tests {
         assert!(!client.gives_up(now + DISK_LIMIT), "it is told once");
         client.backlog.bytes.store(0, Ordering::SeqCst);
         client.keep(NAME, &[lines("written\n")], 0);
-        client.hand_over();
+        client.hand_over(Instant::now());
         assert!(matches!(told(&client), LogTold::HasRoom));
         assert!(!client.is_behind(now + DISK_LIMIT) && client.behind_deadline().is_none());
         assert!(client.finish().is_empty());

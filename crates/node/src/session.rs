@@ -51,7 +51,11 @@ impl Session {
             let directory = root.join(format!("session_{}_{}_{chance:08x}", time.as_secs(), std::process::id()));
             private_directory(&directory)?;
             // A sweeper may have been faster than the lock; then the name is lost, and another is taken.
-            if let Some(lock) = lock(&directory)?
+            let locked = match lock(&directory) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                locked => locked?,
+            };
+            if let Some(lock) = locked
                 && directory.exists()
             {
                 session_logs::make(&directory)?;
@@ -273,6 +277,7 @@ mod tests {
             private: false,
             member: false,
             ip: "127.0.0.1".into(),
+            listens: None,
         }
     }
 

@@ -1,10 +1,17 @@
-//! The file that carries a join token from a head to nodes of other machines.
+//! The file that carries a join token from a head to nodes of other machines, or standard input in its place.
 
 use oxiray_network::{JoinToken, TokenError};
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// What stands for standard input where a file is named.
+pub const STANDARD_INPUT: &str = "-";
+
+/// What came from standard input. It comes once, and the token is needed again when the head was away.
+static GIVEN: OnceLock<String> = OnceLock::new();
 
 /// The largest file that is read as a token.
 const FILE_BYTES_LIMIT: u64 = 4096;
@@ -27,6 +34,9 @@ pub enum TokenFault {
 
 /// Reads the token, which nobody but the file's owner may read.
 pub(crate) fn read(path: &Path) -> Result<JoinToken, TokenFault> {
+    if path == STANDARD_INPUT {
+        return Ok(JoinToken::parse(given().map_err(TokenFault::Unread)?)?);
+    }
     let file = File::open(path).map_err(TokenFault::Unread)?;
     let mode = file.metadata().map_err(TokenFault::Unread)?.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
@@ -35,6 +45,23 @@ pub(crate) fn read(path: &Path) -> Result<JoinToken, TokenFault> {
     let mut text = String::new();
     file.take(FILE_BYTES_LIMIT).read_to_string(&mut text).map_err(TokenFault::Unread)?;
     Ok(JoinToken::parse(&text)?)
+}
+
+/// Takes the token from standard input where `path` says so: before this process has children that need it, too.
+pub(crate) fn take_given(path: Option<&Path>) {
+    if path.is_some_and(|path| path == STANDARD_INPUT) {
+        // Whoever needs the token tries again, and tells what is wrong.
+        let _ = given();
+    }
+}
+
+fn given() -> io::Result<&'static str> {
+    if GIVEN.get().is_none() {
+        let mut text = String::new();
+        io::stdin().lock().take(FILE_BYTES_LIMIT).read_to_string(&mut text)?;
+        return Ok(GIVEN.get_or_init(|| text));
+    }
+    Ok(GIVEN.get().map_or("", String::as_str))
 }
 
 /// The file for the token in a session's directory.

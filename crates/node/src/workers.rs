@@ -31,6 +31,8 @@ struct Process {
     end: Option<String>,
     /// How it ended, once that is heard; what it printed last is yet to be written, for which is waited until then.
     leaving: Option<(String, Instant)>,
+    /// Whether there is anything in its files.
+    has_printed: bool,
     output: Pipe,
     errors: Pipe,
 }
@@ -104,8 +106,17 @@ impl Workers {
     /// A worker is to be forked, and prints into these pipes.
     pub(crate) fn add(&mut self, key: Key, template: TemplateKey, output: OwnedFd, errors: OwnedFd) {
         let (output, errors) = (Pipe::new(output), Pipe::new(errors));
-        let process =
-            Process { template, pid: 0, pidfd: None, is_doomed: false, end: None, leaving: None, output, errors };
+        let process = Process {
+            template,
+            pid: 0,
+            pidfd: None,
+            is_doomed: false,
+            end: None,
+            leaving: None,
+            has_printed: false,
+            output,
+            errors,
+        };
         self.by_key.insert(key, process);
     }
 
@@ -152,6 +163,11 @@ impl Workers {
         }
     }
 
+    /// Whether a worker has printed anything that is kept.
+    pub(crate) fn has_printed(&self, key: Key) -> bool {
+        self.by_key.get(&key).is_some_and(|process| process.has_printed)
+    }
+
     /// How a worker ended whose last output was waited for.
     pub(crate) fn take_leaving(&mut self, key: Key) -> Option<String> {
         self.by_key.get_mut(&key)?.leaving.take().map(|(text, _)| text)
@@ -182,15 +198,15 @@ impl Workers {
         left
     }
 
-    /// Ends all that is known of a worker here.
-    pub(crate) fn remove(&mut self, poller: &Poller, key: Key) {
+    /// Ends all that is known of a worker here, in whose control groups nobody is where that was just seen.
+    pub(crate) fn remove(&mut self, poller: &Poller, key: Key, is_left_empty: bool) {
         if let Some(process) = self.by_key.remove(&key)
             && let Some(pidfd) = &process.pidfd
         {
             poller.forget(pidfd);
         }
         self.fences.release(key, &self.control_groups);
-        self.control_groups.release(key);
+        self.control_groups.release(key, is_left_empty);
     }
 
     // --- what it prints ---
@@ -263,6 +279,7 @@ impl Workers {
     /// Has what a worker has printed written to its file.
     pub(crate) fn keep(&mut self, key: Key, (worker, job): (WorkerId, JobId), is_error: bool, pieces: &[Printed]) {
         let Some(process) = self.by_key.get_mut(&key) else { return };
+        process.has_printed |= pieces.iter().any(|piece| matches!(piece, Printed::Lines { .. }));
         let name = FileName { worker, job, pid: process.pid, is_error };
         let pipe = process.pipe(is_error);
         pipe.missed = self.logs.keep(name, pieces, pipe.missed);

@@ -252,6 +252,7 @@ impl From<Failure> for Error {
             | Code::ObjectNotReady
             | Code::GivenBack
             | Code::StreamReplay
+            | Code::StreamEnd
             | Code::AttemptsExceeded
             | Code::LineageEvicted
             | Code::LostPut

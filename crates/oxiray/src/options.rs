@@ -4,8 +4,9 @@ use crate::error::{Error, Result};
 use crate::group::PlacementGroup;
 use crate::{context, folder, program};
 use bytes::Bytes;
-use oxiray_client::{assigned, isolation};
-use oxiray_families::{GPU, check_quantity, device_resource};
+use oxiray_client::demand::{ActorDemand, DEFAULT_MAX_RETRIES, Quantities, TaskDemand};
+use oxiray_client::{assigned, demand, isolation};
+use oxiray_families::{GPU, check_quantity};
 use oxiray_ids::{BundleNumber, NodeId};
 use oxiray_resources::{Quantity, ResourceName};
 use oxiray_runtime::Class;
@@ -14,10 +15,6 @@ use oxiray_wire::message::{
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-
-/// The share of `accelerator_type:<T>` that asks for the type without using it up.
-const TYPE_SHARE: f64 = 0.001;
-const DEFAULT_MAX_RETRIES: i32 = 3;
 
 /// Where a task or an actor is to run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -40,7 +37,7 @@ pub enum Scheduling {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Shared {
     pub(crate) num_cpus: Option<f64>,
-    resources: BTreeMap<String, f64>,
+    resources: Quantities,
     variables: BTreeMap<String, String>,
     working_dir: Option<PathBuf>,
     scheduling: Scheduling,
@@ -148,7 +145,8 @@ macro_rules! shared_options {
             /// Only on machines with this type of accelerator, such as `H100`.
             #[must_use]
             pub fn accelerator_type(self, name: &str) -> Self {
-                self.resource(&format!("accelerator_type:{name}"), TYPE_SHARE)
+                let (resource, share) = demand::accelerator_type(name);
+                self.resource(&resource, share)
             }
 
             /// An environment variable for its process.
@@ -232,13 +230,6 @@ impl Shared {
         Err(Error::Invalid(format!("priority is {priority}: it is to be from {least} to {most}, the higher one first")))
     }
 
-    /// What is asked for besides CPUs, in 1/10,000.
-    fn demand(&self, cpus: f64) -> Result<Vec<(String, u64)>> {
-        let mut asked = self.resources.clone();
-        asked.insert("CPU".into(), cpus);
-        units(&asked)
-    }
-
     pub(crate) fn environment(&self) -> Result<Environment> {
         let (variables, isolation) = (self.variables(), self.isolation()?);
         Ok(Environment { variables, isolation, ..program::environment(self.working_dir.as_deref())? })
@@ -310,7 +301,7 @@ impl Shared {
 }
 
 /// Quantities as the ledger counts them; those of nothing are left out.
-pub(crate) fn units(resources: &BTreeMap<String, f64>) -> Result<Vec<(String, u64)>> {
+pub(crate) fn units(resources: &Quantities) -> Result<Units> {
     let mut counted = Vec::with_capacity(resources.len());
     for (name, quantity) in resources {
         check_quantity(name, *quantity).map_err(|error| Error::Invalid(error.to_string()))?;
@@ -393,20 +384,16 @@ impl TaskOptions {
 
     /// With the environment of a program of ours, or of Python.
     pub(crate) fn settle(self, environment: Option<Environment>) -> Result<Settled> {
-        let demand = self.shared.demand(self.shared.num_cpus.unwrap_or(1.0))?;
-        // Whoever held a device ends its process, so that the next meets a clean device.
-        let is_device = |name: &str| device_resource(name).is_some() || name == ResourceName::GPU_MEMORY.as_str();
-        let holds_devices = demand.iter().any(|(name, _)| is_device(name));
-        let max_calls = self.max_calls.unwrap_or(u32::from(holds_devices));
+        let Shared { num_cpus, resources, .. } = &self.shared;
+        let TaskDemand { resources, max_calls, fresh } = demand::of_task(resources.clone(), *num_cpus, self.max_calls);
         let environment = match environment {
             Some(environment) => environment,
             None => self.shared.environment()?,
         };
         let strategy = self.shared.strategy()?;
-        let fresh = holds_devices && max_calls == 1;
         Ok(Settled {
             class: Class {
-                demand,
+                demand: units(&resources)?,
                 environment,
                 fresh,
                 strategy,
@@ -499,8 +486,7 @@ impl ActorOptions {
     /// What a machine must have to take the actor, and what that holds for life.
     pub(crate) fn demands(&self) -> Result<(Units, Units)> {
         let Shared { num_cpus, resources, .. } = &self.shared;
-        let running = num_cpus.unwrap_or(if resources.keys().any(|name| name != "memory") { 1.0 } else { 0.0 });
-        let placement = if num_cpus.is_none() { 1.0 } else { running };
-        Ok((self.shared.demand(placement)?, self.shared.demand(running)?))
+        let ActorDemand { placement, running } = demand::of_actor(resources.clone(), *num_cpus);
+        Ok((units(&placement)?, units(&running)?))
     }
 }

@@ -19,11 +19,11 @@ impl ThreadContext {
         self.unfit.clone().map_or(Ok(()), Err)
     }
 
-    /// Labels the output that follows.
+    /// Labels the output of the call that begins.
     pub(crate) fn label(&mut self, name: &str) {
         if self.label != name {
             name.clone_into(&mut self.label);
-            oxiray_runtime::label_output(name);
+            oxiray_runtime::label_next_call(name);
         }
     }
 

@@ -3,13 +3,17 @@
 //! - CHILD_REAPER-1: a child is reported as departed once, and only when nothing that descended from it is left.
 //! - CHILD_REAPER-2: while no registered child has died, nothing is killed: an unregistered child is then one
 //!   that is about to be registered.
+//! - CHILD_REAPER-3: a companion is reaped and otherwise left alone: nobody else is killed under its number.
 
 use crate::call;
 use crate::tree::{children_of, descendants_of};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::Command;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The children of this process. One per process, made before it has a second thread, so that SIGCHLD
 /// is blocked everywhere.
@@ -18,7 +22,35 @@ pub struct ChildReaper {
     living: BTreeSet<u32>,
     /// Dead, with orphans possibly still about.
     mourned: BTreeMap<u32, Departed>,
+    companions: Companions,
     signals: OwnedFd,
+}
+
+/// Children that other threads start and look after: programs that end by themselves when this process is gone, after they
+/// have tidied up (CHILD_REAPER-3).
+#[derive(Debug, Clone, Default)]
+pub struct Companions(Arc<Mutex<BTreeSet<u32>>>);
+
+impl Companions {
+    /// Starts one, and returns its process.
+    pub fn start(&self, command: &mut Command) -> io::Result<u32> {
+        // Whoever looks for orphans meanwhile waits until this one is known.
+        let mut known = self.known();
+        let pid = command.spawn()?.id();
+        known.insert(pid);
+        Ok(pid)
+    }
+
+    /// Kills one that is still there.
+    pub fn kill(&self, pid: u32) {
+        if self.known().contains(&pid) {
+            send_kill(pid);
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeSet<u32>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A registered child that is dead and reaped, and so is everything that descended from it.
@@ -50,12 +82,17 @@ impl ChildReaper {
         call::become_subreaper().map_err(|source| ReaperError { step: "prctl(PR_SET_CHILD_SUBREAPER)", source })?;
         let signals = call::signals_as_descriptor(&[libc::SIGCHLD])
             .map_err(|source| ReaperError { step: "signalfd(SIGCHLD)", source })?;
-        Ok(Self { living: BTreeSet::new(), mourned: BTreeMap::new(), signals })
+        Ok(Self { living: BTreeSet::new(), mourned: BTreeMap::new(), companions: Companions::default(), signals })
     }
 
     /// Readable when [`ChildReaper::reap`] may have news.
     pub fn watch_fd(&self) -> BorrowedFd<'_> {
         self.signals.as_fd()
+    }
+
+    /// What starts children that others look after.
+    pub fn companions(&self) -> Companions {
+        self.companions.clone()
     }
 
     /// Takes a child into care. Do it before the next [`ChildReaper::reap`].
@@ -81,9 +118,14 @@ impl ChildReaper {
         }
     }
 
-    /// Kills every child, registered or not, and what descends from it.
+    /// Kills every child, registered or not, and what descends from it, but for companions.
     pub fn kill_all(&self) {
-        descendants_of(std::process::id()).into_iter().for_each(send_kill);
+        let companions = self.companions.known();
+        for pid in descendants_of(std::process::id()) {
+            if !companions.contains(&pid) {
+                send_kill(pid);
+            }
+        }
     }
 
     /// Reaps what has died, ends what the dead left behind, and tells which children are gone for good.
@@ -111,21 +153,25 @@ impl ChildReaper {
     }
 
     fn orphans(&self) -> Vec<u32> {
-        children_of(std::process::id()).into_iter().filter(|pid| !self.living.contains(pid)).collect()
+        let companions = self.companions.known();
+        let is_orphan = |pid: &u32| !self.living.contains(pid) && !companions.contains(pid);
+        children_of(std::process::id()).into_iter().filter(is_orphan).collect()
     }
 
     fn collect(&mut self) -> u32 {
         let mut reaped = 0;
         let mut strays = 0;
+        let mut companions = self.companions.known();
         while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
             let pid = pid.as_raw_nonzero().get() as u32;
             reaped += 1;
             if self.living.remove(&pid) {
                 self.mourned.insert(pid, Departed { pid, status: status.as_raw(), stragglers: 0 });
-            } else {
+            } else if !companions.remove(&pid) {
                 strays += 1;
             }
         }
+        drop(companions);
         self.mourned.values_mut().for_each(|departed| departed.stragglers += strays);
         reaped
     }

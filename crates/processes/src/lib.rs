@@ -26,7 +26,7 @@ pub use call::{
     go_first_where_processors_are_short, kill_by_pidfd, peer_of, pidfd_of, reset_signals_after_fork, since_boot,
     stop_signals,
 };
-pub use child_reaper::{ChildReaper, Departed, ReaperError};
+pub use child_reaper::{ChildReaper, Companions, Departed, ReaperError};
 pub use expand::expanded;
 pub use path::{program, without_working_directory};
 pub use start::Start;

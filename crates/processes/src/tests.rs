@@ -135,6 +135,26 @@ fn killing_all_leaves_nothing() {
 }
 
 #[test]
+fn a_companion_is_ended_by_who_started_it_alone() {
+    in_own_process("a_companion_is_ended_by_who_started_it_alone", || {
+        let mut reaper = ChildReaper::new().expect("a child reaper");
+        let companions = reaper.companions();
+        let pid = companions.start(Command::new("sleep").arg("1000")).expect("it starts");
+        reaper.register(shell("exit 0"));
+        next_departed(&mut reaper);
+        reaper.register(shell("sleep 1000"));
+        reaper.kill_all();
+        next_departed(&mut reaper);
+        assert_eq!(children_of(std::process::id()), [pid], "it is no orphan (CHILD_REAPER-3)");
+        companions.kill(pid);
+        while !children_of(std::process::id()).is_empty() {
+            assert!(reaper.reap().is_empty(), "and no child");
+        }
+        companions.kill(pid);
+    });
+}
+
+#[test]
 fn a_switch_kills_a_process_that_is_stopped() {
     const NAME: &str = "a_switch_kills_a_process_that_is_stopped";
     if std::env::var(SCENARIO).is_ok_and(|wanted| wanted == NAME) {

@@ -3,8 +3,9 @@
 use crate::environment::AskedEnvironment;
 use crate::{context, process, stacks};
 use bytes::Bytes;
+use oxiray_client::demand::Quantities;
 use oxiray_client::driver::NotEntered;
-use oxiray_client::{assigned, daemon, driver};
+use oxiray_client::{assigned, daemon, demand, driver};
 use oxiray_runtime::ClientEvent;
 use oxiray_visitor::{Description, FoundSession};
 use oxiray_wire::message::Driver;
@@ -175,6 +176,26 @@ fn check_quantity(resource: &str, quantity: f64, in_bundle: bool) -> PyResult<()
     check(resource, quantity).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
+/// The resource that asks for a type of accelerator, and how much of it.
+#[pyfunction]
+fn accelerator_type(name: &str) -> (String, f64) {
+    demand::accelerator_type(name)
+}
+
+/// What a task takes, after how many calls its process ends, and whether it has a process of its own.
+#[pyfunction]
+fn task_demand(asked: Quantities, cpus: f64, max_calls: Option<u32>) -> (Quantities, u32, bool) {
+    let demand = demand::of_task(asked, Some(cpus), max_calls);
+    (demand.resources, demand.max_calls, demand.fresh)
+}
+
+/// What a machine must have free to take an actor, and what the actor then holds.
+#[pyfunction]
+fn actor_demand(asked: Quantities, cpus: Option<f64>) -> (Quantities, Quantities) {
+    let demand = demand::of_actor(asked, cpus);
+    (demand.placement, demand.running)
+}
+
 /// The table of the families of accelerators, as JSON: `python/oxiray/_families.py` reads it.
 #[pyfunction]
 fn families() -> String {
@@ -193,6 +214,11 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(is_connected, module)?)?;
     module.add_function(wrap_pyfunction!(after_fork, module)?)?;
     module.add_function(wrap_pyfunction!(next_news, module)?)?;
+    module.add("DEFAULT_MAX_RETRIES", demand::DEFAULT_MAX_RETRIES)?;
+    module.add("PRIORITIES", (assigned::PRIORITIES.start(), assigned::PRIORITIES.end()))?;
+    module.add_function(wrap_pyfunction!(accelerator_type, module)?)?;
+    module.add_function(wrap_pyfunction!(task_demand, module)?)?;
+    module.add_function(wrap_pyfunction!(actor_demand, module)?)?;
     module.add_function(wrap_pyfunction!(check_quantity, module)?)?;
     module.add_function(wrap_pyfunction!(families, module)?)
 }

@@ -55,6 +55,11 @@ impl ObjectRefGenerator {
     }
 }
 
+fn at_least_one(num_refs: i64) -> PyResult<u32> {
+    let positive = u32::try_from(num_refs).ok().filter(|count| *count > 0);
+    positive.ok_or_else(|| PyValueError::new_err(format!("num_refs must be positive: it is {num_refs}")))
+}
+
 impl Drop for ObjectRefGenerator {
     fn drop(&mut self) {
         if !self.runtime.is_abandoned() {
@@ -155,6 +160,28 @@ impl ObjectRefGenerator {
     /// As [`Self::is_finished`], by the name that Ray Data asks by.
     fn _stream_exhausted(&self) -> PyResult<bool> {
         self.is_finished()
+    }
+
+    /// References to the next `num_refs` items, whether they are there or not, for Ray's libraries: each is ready when its
+    /// item is there, or fails with `ObjectRefStreamEndOfStreamError` where the generator ends before. They stay the next
+    /// ones until [`Self::_consume_next_ref_n`] reads them.
+    fn _get_next_ref_n(&self, num_refs: i64) -> PyResult<Vec<ObjectRef>> {
+        self.check()?;
+        let ids = self.runtime.look_ahead(self.task, at_least_one(num_refs)?);
+        Ok(ids.into_iter().map(|id| ObjectRef::adopt(self.runtime.clone(), id)).collect())
+    }
+
+    /// Reads the next `num_refs` items, which are to be ready.
+    fn _consume_next_ref_n(&self, num_refs: i64) -> PyResult<()> {
+        self.check()?;
+        if self.runtime.pass_over(self.task, at_least_one(num_refs)?) {
+            return Ok(());
+        }
+        Err(PyValueError::new_err(format!(
+            "the next {num_refs} items of the generator of task {} are not all there: wait for the last of the references that \
+             _get_next_ref_n({num_refs}) gives first",
+            self.task
+        )))
     }
 
     fn send(&self, _value: &Bound<'_, PyAny>) -> PyResult<()> {

@@ -239,10 +239,21 @@ impl ObjectRef {
         Ok(slf.clone())
     }
 
+    /// Has another thread call `callback(None)` once the value is there, or the error that it is, and without fetching it; with
+    /// an exception where the connection ends before. Returns what calls that off.
+    fn _on_ready<'py>(slf: &Bound<'py, Self>, callback: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("oxiray._events")?.getattr("on_ready")?.call1((slf, callback))
+    }
+
     /// An `asyncio.Future` of the value, in the loop that runs, else in that of this thread.
     #[pyo3(signature = (_internal = false))]
     fn as_future<'py>(slf: &Bound<'py, Self>, _internal: bool) -> PyResult<Bound<'py, PyAny>> {
         slf.py().import("oxiray._events")?.getattr("as_future")?.call1((slf,))
+    }
+
+    /// An `asyncio.Future` of this reference, when its value is there, or the error that it is, and without fetching it.
+    fn _ready<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("oxiray._events")?.getattr("as_future_of_itself")?.call1((slf,))
     }
 
     fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {

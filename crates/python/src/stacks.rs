@@ -50,14 +50,19 @@ fn signal_number() -> i32 {
     libc::SIGRTMIN() + BELOW
 }
 
-/// From here on this process tells its stacks when it is asked.
-pub(crate) fn tell(py: Python<'_>, runtime: &oxiray_runtime::Runtime) {
-    runtime.tell_stacks_by(wanted);
+/// Has the means ready by which this process tells its stacks.
+pub(crate) fn prepare(py: Python<'_>) {
     let mut dump = DUMP.lock().unwrap_or_else(PoisonError::into_inner);
     if dump.is_none() {
         // Without it, stacks are told whenever the interpreter is given.
         *dump = listen(py).ok();
     }
+}
+
+/// From here on this process tells its stacks when it is asked.
+pub(crate) fn tell(py: Python<'_>, runtime: &oxiray_runtime::Runtime) {
+    prepare(py);
+    runtime.tell_stacks_by(wanted);
 }
 
 fn listen(py: Python<'_>) -> PyResult<Dump> {

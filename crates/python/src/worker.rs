@@ -75,6 +75,8 @@ pub(crate) type UnderWay = oxiray_client::UnderWay<Known>;
 fn serve(py: Python<'_>, descriptor: i32) -> PyResult<i32> {
     // SAFETY: the template passed this descriptor to this process alone, for this.
     let stream = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    // Nobody waits for this process yet.
+    stacks::prepare(py);
     let Some(newborn) = py.detach(|| Newborn::await_assignment(stream))? else { return Ok(0) };
     let flaw = become_assigned(py, &newborn.assign)?;
     let (runtime, assign) = newborn.begin()?;

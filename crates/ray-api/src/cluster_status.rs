@@ -2,6 +2,7 @@
 
 use crate::RayAnswer;
 use crate::ordered::Ordered;
+use oxiray_state::is_pending;
 use oxiray_wire::state::{ClusterState, DemandKind, GroupState, NodeRow, StandingRecord};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -86,7 +87,7 @@ fn draw_nodes(text: &mut String, state: &ClusterState) {
     let groups = state.autoscaler.iter().flat_map(|status| &status.groups);
     let pending: Vec<String> = groups
         .flat_map(|group| group.counts.iter().map(move |(state, count)| (group, state, count)))
-        .filter(|(_, state, _)| *state != "running")
+        .filter(|(_, state, _)| is_pending(state))
         .map(|(group, state, count)| format!(" {}, {count} {state}\n", group.name))
         .collect();
     text.push_str(if pending.is_empty() { " (no pending nodes)\n" } else { "" });
@@ -219,6 +220,7 @@ fn time((seconds, micros): (u64, u32)) -> String {
 mod tests {
     use super::*;
     use oxiray_ids::NodeId;
+    use oxiray_wire::state::{AutoscalerState, GroupStatus};
 
     #[test]
     fn a_report_is_drawn_as_ray_does() {
@@ -269,6 +271,17 @@ Pending Demands:
         let verbose = draw(&state, true, now);
         let verbose = verbose.replace(&living, "ab");
         assert!(verbose.ends_with("\nNode: ab (node_ab)\n Usage:\n  1.5/4.0 CPU (0.5 used of 1.0 reserved in placement groups)\n  0B/15.57GiB memory\n  0B/100B object_store_memory\n Activity:\n  Resources currently in use.\n"), "{verbose}");
+    }
+
+    #[test]
+    fn replicas_that_have_joined_are_not_pending() {
+        let counts = [("joined", 3), ("draining", 1), ("queued (Resources)", 1), ("requested", 2)];
+        let counts = counts.map(|(state, count)| (state.to_owned(), count)).into();
+        let group = GroupStatus { name: "gpu".into(), counts, ..GroupStatus::default() };
+        let autoscaler = Some(AutoscalerState { groups: vec![group], ..AutoscalerState::default() });
+        let drawn = draw(&ClusterState { autoscaler, ..ClusterState::default() }, false, (1, 0));
+        let expected = "\nPending:\n gpu, 1 queued (Resources)\n gpu, 2 requested\nRecent failures:";
+        assert!(drawn.contains(expected), "{drawn}");
     }
 
     #[test]

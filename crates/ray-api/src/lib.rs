@@ -8,6 +8,7 @@ mod answer;
 pub mod cluster_status;
 pub mod discovery;
 pub mod jobs;
+pub mod logs;
 pub mod nodes;
 mod ordered;
 mod rows;

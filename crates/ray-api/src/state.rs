@@ -11,7 +11,7 @@ use crate::RayAnswer;
 use crate::jobs::JobDetails;
 use crate::ordered::Ordered;
 use crate::rows::{jobs, rows};
-use oxiray_state::{Cell, Column, NOT_RECORDED, ROWS_MAX, Row, Use, shown_summary};
+use oxiray_state::{Cell, Column, EVENT_COLUMNS, NOT_RECORDED, ROWS_MAX, Row, Use, shown_summary};
 use oxiray_wire::message::{StateFilter, StateQuery, StateReport};
 use oxiray_wire::state::{
     ActorRow, EnvironmentRow, GroupRow, JobRow, NodeRow, ObjectRow, StateKind, Tables, TaskRow, WorkerRow,
@@ -25,6 +25,16 @@ const TIMEOUT_DEFAULT_S: u64 = 30;
 const TIMEOUT_MAX_S: u64 = 600;
 /// How tasks may be counted.
 const SUMMARIES: [&str; 2] = ["func_name", "task_name"];
+
+/// What a request for events of the cluster asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EventsAsked {
+    /// Which it wants.
+    pub filters: Vec<StateFilter>,
+    /// How many at most.
+    pub limit: u32,
+    detail: bool,
+}
 
 /// What a request asks of the head, and how the answer is shown.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,6 +58,23 @@ pub fn kind(name: &str) -> Option<StateKind> {
 /// # Errors
 /// The refusal, in Ray's words.
 pub fn asked(kind: StateKind, query: &[(String, String)]) -> Result<ListAsked, RayAnswer> {
+    let (limit, detail) = (limit(query)?, flag(query, "detail")?.unwrap_or(false));
+    let filters = filters(&filter_columns(kind), query)?;
+    let query_asked = StateQuery { kind, filters, limit, detail: true, ..StateQuery::default() };
+    Ok(ListAsked { query: query_asked, detail, timeout_s: timeout_s(query)? })
+}
+
+/// What the query string of a list of events asks for.
+///
+/// # Errors
+/// The refusal, in Ray's words.
+pub fn events_asked(query: &[(String, String)]) -> Result<EventsAsked, RayAnswer> {
+    let (limit, detail) = (limit(query)?, flag(query, "detail")?.unwrap_or(false));
+    Ok(EventsAsked { filters: filters(&EVENT_COLUMNS, query)?, limit, detail })
+}
+
+/// How many rows may be told.
+fn limit(query: &[(String, String)]) -> Result<u32, RayAnswer> {
     let limit = match value(query, "limit") {
         None => LIMIT_DEFAULT,
         Some(given) => given
@@ -68,10 +95,7 @@ pub fn asked(kind: StateKind, query: &[(String, String)]) -> Result<ListAsked, R
             ),
         ));
     }
-    let detail = flag(query, "detail")?.unwrap_or(false);
-    let filters = filters(kind, query)?;
-    let query_asked = StateQuery { kind, filters, limit, detail: true, ..StateQuery::default() };
-    Ok(ListAsked { query: query_asked, detail, timeout_s: timeout_s(query)? })
+    Ok(limit)
 }
 
 /// What the query string of a summary asks for.
@@ -86,7 +110,7 @@ pub fn counts_asked(kind: StateKind, query: &[(String, String)]) -> Result<ListA
         );
         return Err(refused(400, &text));
     }
-    let filters = filters(kind, query)?;
+    let filters = filters(&filter_columns(kind), query)?;
     let query_asked =
         StateQuery { kind, filters, limit: ROWS_MAX, detail: true, summary: true, ..StateQuery::default() };
     Ok(ListAsked { query: query_asked, detail: false, timeout_s: timeout_s(query)? })
@@ -98,6 +122,18 @@ pub fn listed(asked: &ListAsked, report: &StateReport, is_for_browser: bool) -> 
     let tables = report.tables.as_ref().unwrap_or(&empty);
     let rows = rows(asked.query.kind, asked.detail, is_for_browser, tables);
     told(200, "", answer(asked.query.kind, report, rows, tables.objects.iter().any(|row| row.site == NOT_RECORDED)))
+}
+
+/// The answer to a list of events: those that are told, and how many there are.
+pub fn listed_events(asked: &EventsAsked, events: &[serde_json::Value], total: u64) -> RayAnswer {
+    let columns = if asked.detail { &EVENT_COLUMNS[..] } else { &EVENT_COLUMNS[..5] };
+    let cell = |value: &serde_json::Value| match value.as_str() {
+        Some(text) => text.into(),
+        None => Ordered::Document(value.to_string()),
+    };
+    let row = |event: &serde_json::Value| Ordered::map(columns.iter().map(|column| (*column, cell(&event[*column]))));
+    let report = StateReport { total, ..StateReport::default() };
+    told(200, "", answer(StateKind::Jobs, &report, Ordered::List(events.iter().map(row).collect()), false))
 }
 
 /// The answer to a list of jobs, of which the report has the rows and `details` what the jobs API tells.
@@ -168,7 +204,7 @@ fn timeout_s(query: &[(String, String)]) -> Result<u64, RayAnswer> {
 }
 
 /// Keys, predicates and values belong together by their positions.
-fn filters(kind: StateKind, query: &[(String, String)]) -> Result<Vec<StateFilter>, RayAnswer> {
+fn filters(usable: &[&str], query: &[(String, String)]) -> Result<Vec<StateFilter>, RayAnswer> {
     let (keys, predicates, given) =
         (values(query, "filter_keys"), values(query, "filter_predicates"), values(query, "filter_values"));
     if keys.len() != given.len() || keys.len() != predicates.len() {
@@ -180,7 +216,6 @@ fn filters(kind: StateKind, query: &[(String, String)]) -> Result<Vec<StateFilte
         );
         return Err(refused(400, &text));
     }
-    let usable = filter_columns(kind);
     let filter = |((key, predicate), value): ((&str, &str), &str)| {
         let key = key.to_lowercase();
         if !usable.contains(&key.as_str()) {

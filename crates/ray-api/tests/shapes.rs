@@ -476,6 +476,21 @@ fn questions_are_read_as_rays_client_writes_them() {
 }
 
 #[test]
+fn events_are_listed_as_rays_are() {
+    let asked = state::events_asked(&query(&[("detail", "True"), ("limit", "1")])).expect("it is understood");
+    assert_eq!(asked.limit, 1);
+    let event = serde_json::json!({
+        "severity": "INFO", "time": "2026-11-23 13:51:45", "source_type": "JOBS", "message": "a job began",
+        "event_id": "07", "custom_fields": {"submission_id": "one"},
+    });
+    let reply = state::listed_events(&asked, std::slice::from_ref(&event), 3);
+    compare("v0_cluster_events.body", &reply, &Leave::default());
+    let asked = state::events_asked(&query(&[])).expect("it is understood");
+    assert!(!state::listed_events(&asked, &[event], 3).body.contains("custom_fields"));
+    assert!(state::events_asked(&query(&[("limit", "20000")])).is_err());
+}
+
+#[test]
 fn a_browser_sees_no_values_of_variables() {
     let variables = vec![Variable { name: "X".into(), value: Some("secret".into()) }];
     let row = EnvironmentRow { variables, node: node_id(), uses: 3 };

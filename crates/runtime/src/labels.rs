@@ -4,7 +4,7 @@
 //! than the call. So the first calls of a while are labelled as they begin; of those beyond, whoever writes for the program
 //! asks first ([`label_print`]), and what is written past that is nobody's, rather than another's.
 //!
-//! - PRINTS-1: a call whose beginning was written into a stream has its end written there.
+//! - PRINTS-1: a call whose beginning was written into a stream has its end written there, unless its process ends with it.
 //! - PRINTS-2: a call without a label of its own lies in no other's part of the stream, unless both run at once.
 
 use oxiray_ids::TaskId;
@@ -36,6 +36,8 @@ static STREAMS: OnceLock<Streams> = OnceLock::new();
 #[derive(Debug, Default)]
 struct Calls {
     under_way: Vec<UnderWay>,
+    /// The name of what follows, which is written with the beginning of the next call.
+    name: Option<String>,
     /// How many calls were labelled lately, and until when they are counted.
     labelled: u32,
     counted: Option<Instant>,
@@ -49,11 +51,17 @@ struct UnderWay {
 }
 
 impl Streams {
-    fn write(&self, label: &Label, streams: [bool; 2]) {
-        let line = format!("{}{}\n", self.mark, label.text());
+    /// Each write wakes the daemon: labels that follow each other are one (LABELS-2 holds for it as a whole).
+    fn write(&self, labels: &[Label], streams: [bool; 2]) {
+        let mut lines = String::new();
+        for label in labels {
+            lines += &self.mark;
+            lines += &label.text();
+            lines.push('\n');
+        }
         for (end, _) in self.ends.iter().zip(streams).filter(|(_, is_meant)| *is_meant) {
             // Where the daemon no longer reads, nobody needs it.
-            let _ = rustix::io::write(end, line.as_bytes());
+            let _ = rustix::io::write(end, lines.as_bytes());
         }
     }
 }
@@ -99,19 +107,28 @@ pub fn begin_output() -> std::io::Result<()> {
     let ends = [fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?, fcntl_dupfd_cloexec(rustix::stdio::stderr(), 3)?];
     let mark = mark(u128::from_ne_bytes(oxiray_ids::random()));
     let streams = STREAMS.get_or_init(|| Streams { mark, ends, calls: Mutex::default() });
-    streams.write(&Label::Name(String::new()), [true; 2]);
+    streams.write(&[Label::Name(String::new())], [true; 2]);
     Ok(())
 }
 
 /// Says that what this process prints from here on is of that task or actor, to the daemon that reads it, and names the
 /// thread after it.
 pub fn label_output(label: &str) {
+    label_next_call(label);
+    if let Some(streams) = STREAMS.get() {
+        let name = streams.calls.lock().name.take();
+        streams.write(&name.map(Label::Name).into_iter().collect::<Vec<_>>(), [true; 2]);
+    }
+}
+
+/// As [`label_output`], from the next call on, which [`begin_prints`] is told of before anything of it runs.
+pub fn label_next_call(label: &str) {
     if let Ok(title) = CString::new(format!("ray::{label}")) {
         // What `top` shows; the kernel cuts it at 15 bytes.
         let _ = rustix::thread::set_name(&title);
     }
     if let Some(streams) = STREAMS.get() {
-        streams.write(&Label::Name(label.to_owned()), [true; 2]);
+        streams.calls.lock().name = Some(label.to_owned());
     }
 }
 
@@ -121,8 +138,10 @@ pub fn begin_prints(task: TaskId, attempt: u32, shared: bool) -> bool {
     let span = Span { task, attempt, shared };
     let mut calls = streams.calls.lock();
     let is_said = calls.begin(span, Instant::now());
-    if is_said {
-        streams.write(&Label::Begins(span), [true; 2]);
+    let name = calls.name.take().map(Label::Name);
+    let labels: Vec<Label> = name.into_iter().chain(is_said.then_some(Label::Begins(span))).collect();
+    if !labels.is_empty() {
+        streams.write(&labels, [true; 2]);
     }
     is_said
 }
@@ -133,7 +152,7 @@ pub fn label_print(is_error: bool) {
     let stream = usize::from(is_error);
     let mut calls = streams.calls.lock();
     if let Some(span) = calls.print(stream) {
-        streams.write(&Label::Begins(span), [stream == 0, stream == 1]);
+        streams.write(&[Label::Begins(span)], [stream == 0, stream == 1]);
     }
 }
 
@@ -152,7 +171,7 @@ pub fn end_prints(task: TaskId, attempt: u32) {
     if let Some(call) = calls.end(task, attempt)
         && call.is_written != [false; 2]
     {
-        streams.write(&Label::Ends(call.span), call.is_written);
+        streams.write(&[Label::Ends(call.span)], call.is_written);
     }
 }
 

@@ -63,7 +63,7 @@ pub use core::signals::ClientEvent;
 pub use core::work::{Arguments, Class, ClassIndex, EVERYTHING, Place, Routine, Streaming, Work};
 pub use core::yielding::{Pace, Yielded};
 pub use core::{Client, DAEMON, Io, Role, Token};
-pub use labels::{begin_output, begin_prints, end_prints, has_prints, label_output, label_print};
+pub use labels::{begin_output, begin_prints, end_prints, has_prints, label_next_call, label_output, label_print};
 pub use lead::protocol::Unmet;
 pub use metrics::{MetricIndex, MetricKind, NotKept, declare_metric, record_metric};
 pub use pins_ahead::{AskedPin, PinsAhead};

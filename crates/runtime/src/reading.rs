@@ -41,6 +41,18 @@ impl Runtime {
         self.shared.with(|state| state.streams.announce(task))
     }
 
+    /// References to the items of a call that are read next, each with one use for the caller, whether they are there or
+    /// not. One that does not come becomes an error that says so.
+    pub fn look_ahead(&self, task: TaskId, count: u32) -> Vec<ObjectId> {
+        self.shared.with(|state| state.look_ahead(task, count))
+    }
+
+    /// Reads so many items of a call to which [`Runtime::look_ahead`] gave references; `false` where one of them may still
+    /// come, and then none is read.
+    pub fn pass_over(&self, task: TaskId, count: u32) -> bool {
+        self.shared.with_time(|state| state.pass_over(task, count))
+    }
+
     /// Whoever read a call's items is gone.
     pub fn leave_stream(&self, task: TaskId) {
         self.shared.with_time(|state| state.leave_stream(task));

@@ -357,6 +357,14 @@ pub fn actor_state(phase: ActorPhase) -> &'static str {
 /// Ray's name for a call that its actor has, and that others go before.
 const WAITS_IN_ACTOR: &str = "PENDING_ACTOR_TASK_ORDERING_OR_CONCURRENCY";
 
+/// The columns of events of the cluster, in Ray's words and order.
+pub const EVENT_COLUMNS: [&str; 6] = ["severity", "time", "source_type", "message", "event_id", "custom_fields"];
+
+/// Whether replicas in this state, as the autoscaler names it, are still to come: those that are queued have the reason in it.
+pub fn is_pending(replica_state: &str) -> bool {
+    !["joined", "draining", "terminating", "terminated", "failed"].contains(&replica_state)
+}
+
 /// Ray's name for how far a call is: an actor's, once it is sent, waits for its turn in the actor.
 pub fn state_name(task: TaskId, stage: TaskStage) -> &'static str {
     if stage == TaskStage::Sent && TaskKind::of(task) == TaskKind::Actor { WAITS_IN_ACTOR } else { stage_name(stage) }

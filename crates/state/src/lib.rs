@@ -15,6 +15,6 @@ mod summary;
 
 pub use cell::Cell;
 pub use changes::{FOLLOWED, RowsByKey, StateCopy};
-pub use columns::{Column, Row, Use, actor_state, columns, state_name};
+pub use columns::{Column, EVENT_COLUMNS, Row, Use, actor_state, columns, is_pending, state_name};
 pub use list::{ROWS_MAX, Shown, list, shown};
 pub use summary::{Counted, NOT_RECORDED, shown_summary};

@@ -21,14 +21,13 @@ use crate::class::segment_capacity;
 use crate::error::StoreError;
 use crate::terms::{Access, ClientId, Event, FileId, ObjectState, SegmentId, Stats, Ticket};
 use foreign::Copies;
-pub(crate) use jobs::{CopyId, JobResult};
+pub(crate) use jobs::{CopyId, Failure, JobResult};
 use jobs::{Disk, Job};
 use oxiray_ids::{JobId, ObjectId};
 use place::{Object, Place};
 use queue::{Request, StoreRequest};
 use segments::Segments;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::path::PathBuf;
 
 /// What the book wants done, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,7 +67,12 @@ pub(crate) struct Limits {
     pub(crate) slab: u64,
     /// 0 turns spilling off.
     pub(crate) disk: u64,
-    pub(crate) directory: PathBuf,
+    /// Where spilled objects go, for messages.
+    pub(crate) spill_place: String,
+    /// That is storage beyond the disk: what was read back is kept there, and files that clients write lie on disk still.
+    pub(crate) is_storage: bool,
+    /// How many bytes are moved there at once, where so many lie idle.
+    pub(crate) batch: u64,
     /// Copies to and from disk under way at once.
     pub(crate) jobs: usize,
     /// Unanswered requests.
@@ -129,7 +133,7 @@ impl Book {
     pub(crate) fn new(limits: Limits) -> Self {
         Self {
             segments: Segments::new(limits.capacity, limits.pool, limits.slab),
-            disk: Disk::new(limits.disk),
+            disk: Disk::new(limits.disk, limits.is_storage),
             limits,
             objects: HashMap::new(),
             clients: HashMap::new(),
@@ -164,7 +168,7 @@ impl Book {
             (None, None) => return self.refuse(ticket, client, self.too_large(size)),
         };
         let place = Place::Queued(ticket);
-        self.objects.insert(object, Object { size, capacity, place, is_lent: false, waiters: Vec::new() });
+        self.objects.insert(object, Object { size, capacity, place, is_lent: false, kept: None, waiters: Vec::new() });
         self.waiting.insert(ticket, Waiting { client, object });
         self.queue.push_back(Request { need: capacity, store_request: StoreRequest::Create(object) });
         self.disk.try_again();

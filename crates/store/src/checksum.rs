@@ -30,14 +30,23 @@ const fn tables() -> [[u32; 256]; 8] {
 
 /// A sum in the making.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Checksum(u32);
+pub struct Checksum(u32);
+
+impl Default for Checksum {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 impl Checksum {
-    pub(crate) const fn new() -> Self {
+    /// Of no bytes.
+    #[must_use]
+    pub const fn new() -> Self {
         Self(!0)
     }
 
-    pub(crate) fn update(&mut self, bytes: &[u8]) {
+    /// These bytes follow.
+    pub fn update(&mut self, bytes: &[u8]) {
         let (eights, rest) = bytes.as_chunks::<8>();
         for eight in eights {
             let word = u64::from_le_bytes(*eight) ^ u64::from(self.0);
@@ -51,7 +60,9 @@ impl Checksum {
         }
     }
 
-    pub(crate) const fn value(self) -> u32 {
+    /// The sum of all bytes so far.
+    #[must_use]
+    pub const fn value(self) -> u32 {
         !self.0
     }
 }

@@ -3,7 +3,6 @@
 use crate::ClientId;
 use oxiray_ids::{JobId, ObjectId};
 use std::fmt;
-use std::path::PathBuf;
 use thiserror::Error;
 
 /// A refused request: what was asked, what there is, what to do.
@@ -42,6 +41,14 @@ pub enum StoreError {
         object: ObjectId,
         /// The job of who asked.
         job: JobId,
+    },
+    /// The object lies in storage that does not answer.
+    #[error("object {object} cannot be read back for now: {reason}")]
+    Away {
+        /// The object.
+        object: ObjectId,
+        /// What was asked of what, and what came of it.
+        reason: String,
     },
     /// The object lies in another job's file, and could not be copied into one of the reader's job.
     #[error("object {object} could not be copied for the job that reads it: {reason}")]
@@ -107,10 +114,10 @@ pub enum StoreError {
     },
     /// No room in memory, and the disk takes no more.
     #[error(
-        "no room for an object of {}: the object store's {} are in use, and `{}` holds {} of spilled objects of at \
-         most {}{}; free space under `{}`, raise the spill limit, or release references",
-        Bytes(*asked), Bytes(*capacity), directory.display(), Bytes(*spilled), Bytes(*limit),
-        reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default(), directory.display()
+        "no room for an object of {}: the object store's {} are in use, and `{place}` holds {} of spilled objects of at \
+         most {}{}; free space under `{place}`, raise the spill limit, or release references",
+        Bytes(*asked), Bytes(*capacity), Bytes(*spilled), Bytes(*limit),
+        reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default()
     )]
     OutOfDisk {
         /// The object's bytes.
@@ -122,7 +129,7 @@ pub enum StoreError {
         /// The most that may lie there.
         limit: u64,
         /// Where they lie.
-        directory: PathBuf,
+        place: String,
         /// What the disk said, where it was the disk and not the limit.
         reason: Option<String>,
     },
@@ -185,7 +192,7 @@ mod tests {
             capacity: 1 << 20,
             spilled: 2048,
             limit: 3 << 40,
-            directory: "/spill".into(),
+            place: "/spill".into(),
             reason: Some("no space left on device".into()),
         };
         assert_eq!(

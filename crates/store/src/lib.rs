@@ -11,7 +11,7 @@
 //! One object lies at the beginning of one segment, whose pages were touched once and that is handed from object to object
 //! of its job and size class. Segments of up to 16 MiB are parts of a memory file (`memfd`) of 64 MiB or more, larger ones
 //! are files of their own: descriptors and mappings are counted by the file, memory by the segment. On disk, too, objects
-//! share files ([decision 23](../../../docs/decisions/0023-objects-share-files.md)). The [`Store`] lives in the daemon's single thread and answers through
+//! share files ([decision 23](../../../docs/decisions/0023-objects-share-files.md)); in storage beyond the disk, which [`storage`] is about, too. The [`Store`] lives in the daemon's single thread and answers through
 //! [`Store::events`]; the thread that reads and writes spilled files wakes the daemon through [`Store::wake_fd`].
 //!
 //! # Invariants
@@ -45,10 +45,12 @@ mod mapping;
 mod mapping_cache;
 mod memory;
 mod spill;
+pub mod storage;
 mod store;
 mod terms;
 
 pub use cache::SegmentCache;
+pub use checksum::Checksum;
 pub use copy::copy;
 pub use error::StoreError;
 pub use mapping::{ReadMapping, WriteMapping};

@@ -1,12 +1,14 @@
-//! The thread that copies objects to disk and back.
+//! The thread that copies objects to disk and back, or has the storage's program do it.
 //!
 //! Spilled files have no name: a process that dies leaves none behind (STORE-5). Objects of one job share files, so that
 //! descriptors are counted by what is on disk, not by the object. Where an object goes, its part of the file is punched
 //! out; the file goes with the last.
 
-use crate::book::{CopyId, JobResult};
+use crate::book::{CopyId, Failure, JobResult};
 use crate::checksum::Checksum;
 use crate::memory::open_as;
+use crate::storage::StorageOptions;
+use crate::storage::client::{Outgoing, Storage, StoredPart};
 use crate::terms::{Access, Extent};
 use oxiray_ids::JobId;
 use oxiray_threads::{Mailbox, Post, mailbox};
@@ -19,7 +21,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
@@ -27,18 +29,24 @@ use std::thread::JoinHandle;
 const STEP: usize = 1 << 20;
 
 /// About how many bytes a file of several objects gets. What is larger than a quarter has a file to itself.
-const SHARED_BYTES: u64 = 64 << 20;
-const SHARED_PART: u64 = 4;
+pub(crate) const SHARED_BYTES: u64 = 64 << 20;
+pub(crate) const SHARED_PART: u64 = 4;
 /// What can be mapped begins at a multiple of this, whatever pages the kernel was built for.
 const PAGE_BYTES_MAX: u64 = if cfg!(target_arch = "x86_64") { 4 << 10 } else { 64 << 10 };
 
 /// A part of a file on disk, which is given back when nobody has it any more.
 #[derive(Debug)]
-struct Part {
+pub(crate) struct Part {
     file: Arc<File>,
     /// A multiple of a page, so that it can be mapped.
     offset: u64,
     bytes: u64,
+}
+
+impl Part {
+    pub(crate) fn place(&self) -> Place {
+        Place { file: Arc::clone(&self.file), offset: self.offset }
+    }
 }
 
 impl Drop for Part {
@@ -54,10 +62,17 @@ impl Drop for Part {
 /// A spilled object.
 #[derive(Debug, Clone)]
 pub(crate) struct SpilledFile {
-    part: Arc<Part>,
+    lies: Lies,
     size: u64,
     /// Nothing where clients write the file.
     checksum: Option<u32>,
+}
+
+/// Where a spilled object is.
+#[derive(Debug, Clone)]
+enum Lies {
+    OnDisk(Arc<Part>),
+    InStorage(Arc<StoredPart>),
 }
 
 /// Where bytes begin in a file.
@@ -96,33 +111,67 @@ pub(crate) enum Copy {
 }
 
 impl SpilledFile {
+    /// One that the storage has.
+    pub(crate) fn stored(stored: StoredPart, size: u64, checksum: u32) -> Self {
+        Self { lies: Lies::InStorage(Arc::new(stored)), size, checksum: Some(checksum) }
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    pub(crate) fn checksum(&self) -> Option<u32> {
+        self.checksum
+    }
+
+    /// Its part of a file on this machine, once there is one.
+    fn here(&self) -> Option<&Part> {
+        match &self.lies {
+            Lies::OnDisk(part) => Some(part),
+            Lies::InStorage(stored) => stored.here(),
+        }
+    }
+
+    fn part(&self) -> &Part {
+        self.here().expect("what is read where it lies was brought here before")
+    }
+
     /// Reads as many bytes as there is room for.
     pub(crate) fn read(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
-        self.part.file.read_exact_at(bytes, self.part.offset + offset)
+        self.part().file.read_exact_at(bytes, self.part().offset + offset)
     }
 
     /// Writes into a file that is not sealed.
     pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.part.file.write_all_at(bytes, self.part.offset + offset)
+        self.part().file.write_all_at(bytes, self.part().offset + offset)
     }
 
     /// What a client maps of the descriptor.
     pub(crate) fn extent(&self) -> Extent {
-        Extent { base: self.part.offset, bytes: self.size.max(1) }
+        Extent { base: self.part().offset, bytes: self.size.max(1) }
     }
 
     pub(crate) fn place(&self) -> Place {
-        Place { file: Arc::clone(&self.part.file), offset: self.part.offset }
+        self.part().place()
     }
 
     /// A descriptor for a client to read or write the file by.
     pub(crate) fn open(&self, access: Access) -> io::Result<OwnedFd> {
-        open_as(&self.part.file, access)
+        open_as(&self.part().file, access)
     }
 }
 
 /// What came of a copy; the file where it went to disk.
-pub(crate) type Copied = (CopyId, Result<Option<SpilledFile>, String>);
+pub(crate) type Copied = (CopyId, Result<Option<SpilledFile>, Failure>);
+
+/// What the thread is told.
+#[derive(Debug)]
+pub(crate) enum Work {
+    Copy(CopyId, Copy),
+    /// Remove a file from the storage.
+    Delete(String),
+    End,
+}
 
 /// Where spilled files lie.
 #[derive(Debug)]
@@ -202,30 +251,35 @@ impl Drop for Directory {
 /// The thread's handle.
 #[derive(Debug)]
 pub(crate) struct Spiller {
-    /// `None` only while the store is dropped.
-    copies: Option<SyncSender<(CopyId, Copy)>>,
+    /// As long as what the book has under way at once, and the files of the storage that go.
+    work: Sender<Work>,
     copied: Mailbox<Copied>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Spiller {
-    /// `copies_limit`: how many copies may be under way, so that handing one over never blocks. `fullness_max`: how full
-    /// the file system may get, in thousandths.
-    pub(crate) fn start(directory: &Path, copies_limit: usize, fullness_max: u32) -> io::Result<Self> {
-        let directory = Directory::open(directory, fullness_max)?;
+    /// `fullness_max`: how full the file system may get, in thousandths. `storage`: where objects go in place of the
+    /// directory, which then has files only that clients write, or read where they lie.
+    pub(crate) fn start(directory: &Path, fullness_max: u32, storage: Option<&StorageOptions>) -> io::Result<Self> {
+        let directory = Directory::open(directory, fullness_max)
+            .map_err(|error| unusable("spill directory", &directory.display().to_string(), &error))?;
         let stop = Arc::new(AtomicBool::new(false));
-        let (copies, incoming) = sync_channel(copies_limit);
+        let (work, incoming) = channel();
         let (outgoing, copied) = mailbox()?;
-        let open = HashMap::new();
-        let copier = Copier { directory, open, incoming, outgoing, stop: Arc::clone(&stop) };
+        let open_storage = |options: &StorageOptions| {
+            Storage::open(options, outgoing.clone(), work.clone())
+                .map_err(|error| unusable("spill storage", &options.url, &error))
+        };
+        let storage = storage.map(open_storage).transpose()?;
+        let copier = Copier { directory, storage, open: HashMap::new(), incoming, outgoing, stop: Arc::clone(&stop) };
         let thread = oxiray_threads::spawn(oxiray_threads::STORE_SPILL, move || copier.run())?;
-        Ok(Self { copies: Some(copies), copied, stop, thread: Some(thread) })
+        Ok(Self { work, copied, stop, thread: Some(thread) })
     }
 
     pub(crate) fn submit(&self, job: CopyId, copy: Copy) -> JobResult {
-        let copies = self.copies.as_ref().expect("the store lives");
-        copies.try_send((job, copy)).map_err(|error| format!("the spilling thread takes no more work: {error}"))
+        let gone = |_| Failure::Gone("the thread that spills objects is gone".to_owned());
+        self.work.send(Work::Copy(job, copy)).map_err(gone)
     }
 
     pub(crate) fn wake_fd(&self) -> BorrowedFd<'_> {
@@ -241,12 +295,16 @@ impl Spiller {
 impl Drop for Spiller {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        self.copies = None;
+        let _ = self.work.send(Work::End);
         if let Some(thread) = self.thread.take() {
             // A panic of the thread has been printed; nobody waits for its copies any more.
             let _ = thread.join();
         }
     }
+}
+
+fn unusable(what: &str, place: &str, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{what} `{place}`: {error}; name another one"))
 }
 
 /// A file that objects of one job are added to, as long as one lies in it.
@@ -257,8 +315,9 @@ struct Open {
 
 struct Copier {
     directory: Directory,
+    storage: Option<Storage>,
     open: HashMap<JobId, Open>,
-    incoming: Receiver<(CopyId, Copy)>,
+    incoming: Receiver<Work>,
     outgoing: Post<Copied>,
     stop: Arc<AtomicBool>,
 }
@@ -266,27 +325,95 @@ struct Copier {
 impl Copier {
     fn run(mut self) {
         let mut buffer = vec![0; STEP];
-        while let Ok((job, copy)) = self.incoming.recv() {
-            if self.stop.load(Ordering::Relaxed) {
-                return;
+        while let Some(work) = self.next() {
+            match work {
+                // What is still in the storage goes with all else of the session.
+                _ if self.stop.load(Ordering::Relaxed) => return,
+                Work::End => return,
+                Work::Copy(job, copy) => {
+                    if let Some(result) = self.carry_out(job, copy, &mut buffer) {
+                        self.outgoing.post((job, result));
+                    }
+                }
+                Work::Delete(key) => {
+                    if let Some(storage) = &self.storage {
+                        storage.delete(key);
+                    }
+                }
             }
-            let result = match copy {
-                Copy::Nothing { size } => self
-                    .make(job, size, &mut buffer)
-                    .map(Some)
-                    .map_err(|error| format!("making a file for an object: {error}")),
-                Copy::ToDisk { memory, size, owner } => self
-                    .save(job, &memory, size, owner, &mut buffer)
-                    .map(Some)
-                    .map_err(|error| format!("writing a spilled object: {error}")),
-                Copy::Duplicate { from, to, size } => self
-                    .copy(&from, Some(&to), size, &mut buffer)
-                    .map(|_| None)
-                    .map_err(|error| format!("its bytes could not be copied: {error}")),
-                Copy::FromDisk { memory, spilled } => self.load(Some(&memory), &spilled, &mut buffer).map(|()| None),
-                Copy::Check { spilled } => self.load(None, &spilled, &mut buffer).map(|()| None),
-            };
-            self.outgoing.post((job, result));
+        }
+    }
+
+    /// What is to be done next. Where nothing is, what was gathered for the storage goes there first.
+    fn next(&mut self) -> Option<Work> {
+        match self.incoming.try_recv() {
+            Err(TryRecvError::Empty) => {
+                if let Some(storage) = &mut self.storage {
+                    storage.flush();
+                }
+                self.incoming.recv().ok()
+            }
+            next => next.ok(),
+        }
+    }
+
+    /// Nothing where the storage's program says later what came of it.
+    fn carry_out(
+        &mut self,
+        job: CopyId,
+        copy: Copy,
+        buffer: &mut [u8],
+    ) -> Option<Result<Option<SpilledFile>, Failure>> {
+        let failed = |what: &str, error: io::Error| Failure::Gone(format!("{what}: {error}"));
+        Some(match (copy, &mut self.storage) {
+            (Copy::Nothing { size }, _) => {
+                self.make(job, size, buffer).map(Some).map_err(|error| failed("making a file for an object", error))
+            }
+            (Copy::ToDisk { memory, size, owner }, Some(storage)) => {
+                storage.save(Outgoing { job, memory, size, owner });
+                return None;
+            }
+            (Copy::ToDisk { memory, size, owner }, None) => self
+                .save(job, &memory, size, owner, buffer)
+                .map(Some)
+                .map_err(|error| failed("writing a spilled object", error)),
+            (Copy::Duplicate { from, to, size }, _) => self
+                .copy(&from, Some(&to), size, buffer)
+                .map(|_| None)
+                .map_err(|error| failed("its bytes could not be copied", error)),
+            (Copy::FromDisk { memory, spilled }, storage) => {
+                if let (Lies::InStorage(stored), None, Some(storage)) = (&spilled.lies, spilled.here(), storage) {
+                    storage.restore(job, &memory, &spilled, stored);
+                    return None;
+                }
+                self.load(Some(&memory), &spilled, buffer).map(|()| None)
+            }
+            (Copy::Check { spilled }, _) => match (&spilled.lies, spilled.here()) {
+                (Lies::InStorage(stored), None) => return self.bring_here(job, &spilled, stored),
+                _ => self.load(None, &spilled, buffer).map(|()| None),
+            },
+        })
+    }
+
+    /// Has the storage's program write an object to a file of this machine, so that clients can read it there.
+    fn bring_here(
+        &mut self,
+        job: CopyId,
+        spilled: &SpilledFile,
+        stored: &Arc<StoredPart>,
+    ) -> Option<Result<Option<SpilledFile>, Failure>> {
+        let storage = self.storage.as_mut().expect("where something is in the storage, there is one");
+        let made =
+            self.directory.nameless(job).and_then(|file| self.directory.part(&Arc::new(file), 0, spilled.size.max(1)));
+        match made {
+            Ok((part, _)) => {
+                storage.bring_here(job, spilled, stored, part);
+                None
+            }
+            Err(error) => {
+                let text = "no file could be made to read it from while memory has no room for it";
+                Some(Err(Failure::Away(format!("{text}: {error}"))))
+            }
         }
     }
 
@@ -301,7 +428,7 @@ impl Copier {
         let part = self.part_for(job, size, owner)?;
         let to = Place { file: Arc::clone(&part.file), offset: part.offset };
         let checksum = self.copy(memory, Some(&to), size, buffer)?;
-        Ok(SpilledFile { part: Arc::new(part), size, checksum: Some(checksum) })
+        Ok(SpilledFile { lies: Lies::OnDisk(Arc::new(part)), size, checksum: Some(checksum) })
     }
 
     /// Room on disk for an object of `owner`, in a file that it shares where it is not large.
@@ -332,7 +459,7 @@ impl Copier {
             buffer.fill(0);
             self.in_steps(room, |offset, step| file.write_all_at(&buffer[..step], offset))?;
         }
-        Ok(SpilledFile { part: Arc::new(part), size, checksum: None })
+        Ok(SpilledFile { lies: Lies::OnDisk(Arc::new(part)), size, checksum: None })
     }
 
     fn load(&self, memory: Option<&Place>, spilled: &SpilledFile, buffer: &mut [u8]) -> JobResult {
@@ -342,11 +469,11 @@ impl Copier {
         }
         let found = self
             .copy(&spilled.place(), memory, *size, buffer)
-            .map_err(|error| format!("its spilled bytes could not be read back: {error}"))?;
+            .map_err(|error| Failure::Gone(format!("its spilled bytes could not be read back: {error}")))?;
         match checksum {
-            Some(checksum) if found != *checksum => {
-                Err(format!("its spilled bytes changed on disk (checksum {found:08x}, written as {checksum:08x})"))
-            }
+            Some(checksum) if found != *checksum => Err(Failure::Gone(format!(
+                "its spilled bytes changed on disk (checksum {found:08x}, written as {checksum:08x})"
+            ))),
             _ => Ok(()),
         }
     }
@@ -386,6 +513,10 @@ mod tests {
         spiller.copied.wait(std::time::Duration::from_secs(60)).unwrap()
     }
 
+    fn text_of(copied: Copied) -> String {
+        copied.1.unwrap_err().to_string()
+    }
+
     fn to_disk(memory: &Memory, size: u64, owner: u32) -> Copy {
         let owner = JobId::from_number(owner);
         Copy::ToDisk { memory: Place { file: memory.file(), offset: 0 }, size, owner }
@@ -395,7 +526,7 @@ mod tests {
     fn small_objects_of_one_job_share_files_whose_parts_go_one_by_one() {
         use std::os::unix::fs::MetadataExt;
         let directory = tempfile::tempdir().unwrap();
-        let spiller = Spiller::start(directory.path(), 2, 1000).unwrap();
+        let spiller = Spiller::start(directory.path(), 1000, None).unwrap();
         let memory = Memory::new(1 << 20).unwrap();
         memory.file().write_all_at(&vec![7; 1 << 20], 0).unwrap();
         let spill = |number: u64, owner: u32| {
@@ -405,12 +536,12 @@ mod tests {
         };
         let mut spilled: Vec<_> = (0..100).map(|number| spill(number, 1)).collect();
         let other = spill(100, 2);
-        let file = Arc::clone(&spilled[0].part.file);
-        assert!(spilled.iter().all(|spilled| Arc::ptr_eq(&spilled.part.file, &file)));
-        assert!(!Arc::ptr_eq(&other.part.file, &file), "STORE-6");
+        let file = Arc::clone(&spilled[0].part().file);
+        assert!(spilled.iter().all(|spilled| Arc::ptr_eq(&spilled.part().file, &file)));
+        assert!(!Arc::ptr_eq(&other.part().file, &file), "STORE-6");
         assert!(spilled.iter().all(|spilled| spilled.extent().base % PAGE_BYTES_MAX == 0));
         let blocks = file.metadata().unwrap().blocks();
-        spilled.retain(|spilled| spilled.part.offset == 0);
+        spilled.retain(|spilled| spilled.part().offset == 0);
         assert!(file.metadata().unwrap().blocks() <= blocks / 50, "what nobody has any more is given back");
         let mut bytes = vec![0; 100_000];
         spilled[0].read(&mut bytes, 0).unwrap();
@@ -420,7 +551,7 @@ mod tests {
     #[test]
     fn bytes_come_back_and_changed_bytes_are_noticed() {
         let directory = tempfile::tempdir().unwrap();
-        let spiller = Spiller::start(directory.path(), 2, 1000).unwrap();
+        let spiller = Spiller::start(directory.path(), 1000, None).unwrap();
         let size = STEP as u64 + 5;
         let memory = Memory::new(2 << 20).unwrap();
         memory.file().write_all_at(&vec![7; STEP + 5], 0).unwrap();
@@ -438,28 +569,28 @@ mod tests {
 
         spilled.write(&[8], 1000).unwrap();
         spiller.submit(CopyId(3), copy()).unwrap();
-        assert!(wait(&spiller).1.unwrap_err().contains("changed on disk"));
-        spilled.part.file.set_len(10).unwrap();
+        assert!(text_of(wait(&spiller)).contains("changed on disk"));
+        spilled.part().file.set_len(10).unwrap();
         spiller.submit(CopyId(4), copy()).unwrap();
-        assert!(wait(&spiller).1.unwrap_err().contains("could not be read back"));
+        assert!(text_of(wait(&spiller)).contains("could not be read back"));
     }
 
     #[test]
     fn a_file_to_be_written_has_room_and_one_too_many_is_refused() {
         let directory = tempfile::tempdir().unwrap();
-        let spiller = Spiller::start(directory.path(), 1, 1000).unwrap();
+        let spiller = Spiller::start(directory.path(), 1000, None).unwrap();
         let size = 3 * STEP as u64;
         spiller.submit(CopyId(1), Copy::Nothing { size }).unwrap();
         let (_, Ok(Some(file))) = wait(&spiller) else { panic!("there is room") };
-        assert_eq!(file.part.file.metadata().unwrap().len(), size);
+        assert_eq!(file.part().file.metadata().unwrap().len(), size);
         let writer = File::from(file.open(Access::ReadWrite).unwrap());
         writer.write_all_at(&[7], size - 1).unwrap();
         assert!(File::from(file.open(Access::ReadOnly).unwrap()).write_at(&[7], 0).is_err());
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "STORE-5");
 
-        let full = Spiller::start(directory.path(), 1, 0).unwrap();
+        let full = Spiller::start(directory.path(), 0, None).unwrap();
         full.submit(CopyId(1), Copy::Nothing { size }).unwrap();
-        let refused = wait(&full).1.unwrap_err();
+        let refused = text_of(wait(&full));
         assert!(refused.contains("may get 0.0 % full"), "{refused}");
     }
 
@@ -467,10 +598,10 @@ mod tests {
     fn a_directory_that_the_store_makes_is_private_and_goes_with_it() {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("spill");
-        let spiller = Spiller::start(&path, 1, 1000).unwrap();
+        let spiller = Spiller::start(&path, 1000, None).unwrap();
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o700);
         drop(spiller);
         assert!(!path.exists());
-        assert!(Spiller::start(&parent.path().join("a/b"), 1, 1000).is_err());
+        assert!(Spiller::start(&parent.path().join("a/b"), 1000, None).is_err());
     }
 }

@@ -1,12 +1,13 @@
 //! The daemon's side of the store: the book's effects carried out.
 
-use crate::book::{Book, CopyId, Effect, Limits};
+use crate::book::{Book, CopyId, Effect, Failure, Limits};
 use crate::class::SMALLEST;
 use crate::error::StoreError;
 use crate::mapping::{Region, WriteMapping};
 use crate::mapping_cache::MappingCache;
 use crate::memory::Memory;
 use crate::spill::{Copy, Place, SpilledFile, Spiller};
+use crate::storage::StorageOptions;
 use crate::terms::{Access, ClientId, Event, Expired, Extent, FileId, ObjectState, SegmentId, Stats, Ticket};
 use oxiray_ids::{JobId, ObjectId};
 use std::collections::HashMap;
@@ -18,6 +19,11 @@ use std::sync::Arc;
 
 /// Copies to and from disk handed to the disk's thread at once.
 const COPIES_LIMIT: usize = 8;
+/// The same for the program that speaks to the storage, which puts small objects together and takes turns itself.
+const STORED_COPIES_LIMIT: usize = 256;
+/// How many bytes go to the storage at once, and which part of the capacity at most.
+const BATCH_BYTES: u64 = 256 << 20;
+const BATCH_PART: u64 = 4;
 /// The most bytes that the daemon keeps mapped itself, and which part of the capacity at most.
 const KEPT_MAPPED_BYTES: u64 = 2 << 30;
 const KEPT_MAPPED_PART: u64 = 2;
@@ -39,6 +45,8 @@ pub struct Options {
     /// Where objects go that memory has no room for; `None` turns spilling off. Made (0700) where it is missing, and
     /// removed then with the store; its parent must exist. Nothing in it ever has a name.
     pub spill_directory: Option<PathBuf>,
+    /// Where objects go in place of that directory, which then has only files that clients write, or read where they lie.
+    pub spill_storage: Option<StorageOptions>,
     /// The most bytes of objects on disk.
     pub spill_limit_bytes: u64,
     /// How full the file system of the spill directory may get, in thousandths.
@@ -55,6 +63,7 @@ impl Options {
             pool_limit_bytes: capacity_bytes,
             smallest_bytes: SMALLEST,
             spill_directory: None,
+            spill_storage: None,
             spill_limit_bytes: u64::MAX,
             spill_fullness_max: 1000,
             waiting_limit: 16_384,
@@ -90,13 +99,10 @@ impl Store {
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        let start = |directory: &PathBuf| {
-            Spiller::start(directory, COPIES_LIMIT, options.spill_fullness_max).map_err(|error| {
-                let text = format!("spill directory `{}`: {error}; name another one", directory.display());
-                io::Error::new(error.kind(), text)
-            })
-        };
+        let storage = options.spill_storage.as_ref();
+        let start = |directory: &PathBuf| Spiller::start(directory, options.spill_fullness_max, storage);
         let spiller = options.spill_directory.as_ref().map(start).transpose()?;
+        let directory = options.spill_directory.unwrap_or_default();
         let kept = KEPT_MAPPED_BYTES.min(options.capacity_bytes / KEPT_MAPPED_PART);
         let book = Book::new(Limits {
             capacity: options.capacity_bytes,
@@ -104,8 +110,10 @@ impl Store {
             smallest,
             slab: SLAB_BYTES.max(options.capacity_bytes / SLAB_PART),
             disk: if spiller.is_some() { options.spill_limit_bytes } else { 0 },
-            directory: options.spill_directory.unwrap_or_default(),
-            jobs: COPIES_LIMIT,
+            spill_place: storage.map_or_else(|| directory.display().to_string(), |storage| storage.url.clone()),
+            is_storage: storage.is_some(),
+            batch: storage.map_or(0, |_| BATCH_BYTES.min(options.capacity_bytes / BATCH_PART)),
+            jobs: if storage.is_some() { STORED_COPIES_LIMIT } else { COPIES_LIMIT },
             waiting: options.waiting_limit,
         });
         Ok(Self {
@@ -384,7 +392,7 @@ impl Store {
     fn submit(&mut self, job: CopyId, copy: Copy) {
         let submitted = match &self.spiller {
             Some(spiller) => spiller.submit(job, copy),
-            None => Err("there is no thread that copies where spilling is off".to_owned()),
+            None => Err(Failure::Gone("there is no thread that copies where spilling is off".to_owned())),
         };
         if let Err(reason) = submitted {
             self.book.job_done(job, Err(reason));

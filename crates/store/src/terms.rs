@@ -100,7 +100,7 @@ pub enum Event {
 pub enum Expired {
     /// It is refused.
     Refused,
-    /// A file on disk is being made for it: it is answered when that is there.
+    /// A file on disk is being made for it, or others are on their way to storage: it is answered when that is done.
     Busy,
     /// It does not wait any more.
     Gone,

@@ -1,5 +1,8 @@
 //! The store as a daemon and its clients use it, with real memory files and a real disk.
 
+#[path = "store/storage.rs"]
+mod storage;
+
 use oxiray_ids::{JobId, ObjectId};
 use oxiray_store::{Access, ClientId, Event, ObjectState, Options, SegmentCache, SegmentId, Store, StoreError, Ticket};
 use proptest::prelude::*;

@@ -37,6 +37,9 @@ pub const SESSION_LOCK: Thread = Thread { name: "session lock", owner: "daemon, 
 /// Copies objects to disk and back.
 pub const STORE_SPILL: Thread =
     Thread { name: "store-spill", owner: "daemon, store", ends: "with the store, which waits for it" };
+/// Hears what the program says that copies objects to storage beyond the disk.
+pub const STORE_STORAGE: Thread =
+    Thread { name: "store-storage", owner: "daemon, store", ends: "with the program, for which the store waits" };
 /// Copies a part of a large buffer.
 pub const COPY: Thread = Thread { name: "oxiray-copy", owner: "any, copy", ends: "with the copy" };
 /// Reads the sockets of a driver or worker when no other thread does.
@@ -55,5 +58,8 @@ pub const STACKS: Thread =
 /// Runs the autoscaler of one cluster.
 pub const AUTOSCALER: Thread =
     Thread { name: "autoscaler", owner: "operator", ends: "when the operator stops it, or its cluster is gone" };
+/// Runs Slurm's commands, one after the other.
+pub const SLURM: Thread =
+    Thread { name: "slurm", owner: "autoscaler, Slurm", ends: "with its provider, after the command under way" };
 /// Hears who asks the dashboard, and hands inwards those that may.
 pub const PORCH: Thread = Thread { name: "porch", owner: "dashboard", ends: "with its handle, which waits for it" };

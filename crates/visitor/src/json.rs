@@ -111,9 +111,6 @@ pub fn demands(standing: &str, waiting: &str) -> Result<Vec<u8>, serde_json::Err
     Ok(GrowthView { machines: Vec::new(), waiting, standing }.encode_to_vec())
 }
 
-/// The columns of events, in Ray's words and order.
-pub const EVENT_COLUMNS: [&str; 6] = ["severity", "time", "source_type", "message", "event_id", "custom_fields"];
-
 /// The kinds of entries that are listed as events of the cluster.
 pub const EVENT_KINDS: [ChronicleKind; 5] =
     [ChronicleKind::Node, ChronicleKind::Job, ChronicleKind::Device, ChronicleKind::Autoscaler, ChronicleKind::Head];
@@ -127,7 +124,7 @@ pub fn event(origin: u64, entry: &ChronicleEntry) -> Result<Json, StateError> {
         ChronicleKind::Job => "JOBS",
         ChronicleKind::Autoscaler => "AUTOSCALER",
         ChronicleKind::Device => "RAYLET",
-        ChronicleKind::Worker => "CORE_WORKER",
+        ChronicleKind::Worker | ChronicleKind::Train => "CORE_WORKER",
         _ => "GCS",
     };
     Ok(serde_json::json!({
@@ -138,6 +135,30 @@ pub fn event(origin: u64, entry: &ChronicleEntry) -> Result<Json, StateError> {
         "event_id": format!("{origin:016x}{:016x}", entry.number),
         "custom_fields": value(entry)?,
     }))
+}
+
+/// The last `limit` of the entries that pass all filters, as events, and how many pass.
+///
+/// # Errors
+/// As [`event`].
+pub fn events(
+    (origin, entries): (u64, &[ChronicleEntry]),
+    filters: &[StateFilter],
+    limit: usize,
+) -> Result<(Vec<Json>, u64), StateError> {
+    let passes = |row: &Json| {
+        filters.iter().all(|filter| {
+            let told = &row[&filter.key];
+            let is_same = told.as_str().map_or_else(|| told.to_string(), str::to_owned) == filter.value;
+            is_same != filter.differs
+        })
+    };
+    let rows = entries.iter().map(|entry| event(origin, entry)).collect::<Result<Vec<_>, _>>()?;
+    let mut rows: Vec<Json> = rows.into_iter().filter(passes).collect();
+    let total = rows.len();
+    // The latest are what people look for.
+    rows.drain(..total.saturating_sub(limit));
+    Ok((rows, total as u64))
 }
 
 /// A moment as Ray writes it, by UTC.

@@ -11,4 +11,4 @@ mod visitor;
 
 pub use http_token::http_token;
 pub use session::{Description, FoundSession};
-pub use visitor::{Question, VisitError, Visitor, number_of};
+pub use visitor::{Question, Remembered, VisitError, Visitor, number_of};

@@ -42,6 +42,9 @@ pub struct Description {
     /// The node's own address.
     #[serde(default)]
     pub ip: String,
+    /// Where a head listens for other machines, as `IP:PORT`.
+    #[serde(default)]
+    pub listens: Option<String>,
 }
 
 impl Description {
@@ -168,6 +171,7 @@ mod tests {
             private: false,
             member: false,
             ip: "127.0.0.1".into(),
+            listens: None,
         }
     }
 

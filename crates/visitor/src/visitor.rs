@@ -227,16 +227,11 @@ impl Visitor {
         latest: Option<u64>,
         limit: Duration,
     ) -> Result<(u64, Vec<ChronicleEntry>), VisitError> {
-        let (mut entries, mut cursor) = (Vec::new(), ChronicleCursor::default());
+        let mut remembered = Remembered::default();
         loop {
-            let batch = self.chronicle(cursor, kinds, latest, limit)?.ok_or(VisitError::NoAnswer(limit))?;
-            if batch.is_fresh {
-                entries.clear();
-            }
-            entries.extend(batch.entries);
-            cursor = batch.cursor.unwrap_or_default();
-            if !batch.has_more {
-                return Ok((cursor.origin, entries));
+            let batch = self.chronicle(remembered.cursor, kinds, latest, limit)?.ok_or(VisitError::NoAnswer(limit))?;
+            if !remembered.take(batch)? {
+                return Ok((remembered.cursor.origin, remembered.entries));
             }
         }
     }
@@ -306,6 +301,31 @@ impl Visitor {
             self.inbox.push_back(DaemonToVisitor::of(message).map_err(ConnectionError::from)?);
         }
         Ok(result?)
+    }
+}
+
+/// What the head remembers of the chronicle, answer by answer.
+#[derive(Debug, Default)]
+pub struct Remembered {
+    /// The entries that were told so far.
+    pub entries: Vec<ChronicleEntry>,
+    /// Where the next question begins; it tells this head's entries from another's.
+    pub cursor: ChronicleCursor,
+}
+
+impl Remembered {
+    /// Takes an answer in. Returns whether there is more already.
+    ///
+    /// # Errors
+    /// Where the head is of another version.
+    pub fn take(&mut self, batch: ChronicleBatch) -> Result<bool, json::StateError> {
+        json::check(batch.version)?;
+        if batch.is_fresh {
+            self.entries.clear();
+        }
+        self.entries.extend(batch.entries);
+        self.cursor = batch.cursor.unwrap_or_default();
+        Ok(batch.has_more)
     }
 }
 

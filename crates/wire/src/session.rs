@@ -36,6 +36,8 @@ pub const SOCKET: &str = "socket";
 pub const DESCRIPTION: &str = "session.json";
 /// Where the dashboard of a session is asked, in the session's directory.
 pub const DASHBOARD: &str = "dashboard.json";
+/// Where the session's history is recorded, as JSON, where it is.
+pub const HISTORY: &str = "history.json";
 /// In the same place, the secret that opens all of it.
 pub const HTTP_TOKEN: &str = "http-token";
 /// In the same place, the secret that opens what changes nothing.

@@ -4,12 +4,15 @@ use bytes::{Bytes, BytesMut};
 use oxiray_wire::message::{KeyValueAction, SubmissionAction, TokenAction};
 use oxiray_wire::shape::{Field, Shape};
 use oxiray_wire::{Body as _, FrameError, Message};
-use prost::encoding::encode_varint;
+use prost::encoding::{DecodeContext, decode_key, decode_varint, encode_key, encode_varint, skip_field};
 
 /// A body of every message with something in every field, one a line: kind, name, and the bytes in hexadecimal digits.
 /// Lines are added, and none is changed: an encoder of another make wrote them from the schema of version 1. Where a field
 /// stands for one of a closed set of alternatives, it says one of them.
 const CORPUS: &str = include_str!("corpus/messages.txt");
+
+/// Fields that say nothing any more, by the path of their numbers: they are read over. Their numbers are not used again.
+const RETIRED: &[(&str, &[u32])] = &[("NodeJoin", &[10]), ("NodeResume", &[1, 10])];
 
 fn corpus() -> impl Iterator<Item = (u16, &'static str, Bytes)> {
     CORPUS.lines().map(|line| {
@@ -33,10 +36,38 @@ fn what_was_written_is_read_and_written_the_same() {
         };
         let debugged = format!("{message:?}");
         assert!(debugged.starts_with(&format!("{name}(")), "kind {kind} was {name}, and is {debugged}");
+        let paths = RETIRED.iter().filter(|(of, _)| *of == name).map(|(_, path)| *path);
+        let body = paths.fold(body, without);
         let mut written = BytesMut::new();
         message.append_body(&mut written);
         assert_eq!((message.body_bytes(), written.freeze()), (body.len(), body), "{debugged}");
     }
+}
+
+/// A body without the field that this path of numbers leads to, which it has.
+fn without(body: Bytes, path: &[u32]) -> Bytes {
+    let (tag, within) = path.split_first().expect("a number");
+    let (mut left, mut made, mut was_there) = (body, Vec::new(), false);
+    while !left.is_empty() {
+        let mut field = left.clone();
+        let (number, wire_type) = decode_key(&mut left).expect("a field");
+        let key_bytes = field.len() - left.len();
+        skip_field(wire_type, number, &mut left, DecodeContext::default()).expect("its value");
+        field.truncate(field.len() - left.len());
+        if number != *tag {
+            made.extend_from_slice(&field);
+        } else if !within.is_empty() {
+            let mut value = field.slice(key_bytes..);
+            decode_varint(&mut value).expect("its length");
+            let value = without(value, within);
+            encode_key(number, wire_type, &mut made);
+            encode_varint(value.len() as u64, &mut made);
+            made.extend_from_slice(&value);
+        }
+        was_there |= number == *tag;
+    }
+    assert!(was_there, "no field {tag}");
+    made.into()
 }
 
 #[test]

@@ -36,11 +36,24 @@ _OF_TRAIN = (
     "train.v2._internal.constants",
     "train.v2._internal.migration_utils",
 )
+#: Ray Serve, and what of the modules above it leans on.
+_OF_SERVE = (
+    "_private.arrow_serialization",
+    "autoscaler._private.cli_logger",
+    "dag.base",
+    "dag.format_utils",
+    "dag.py_obj_scanner",
+    "dashboard.modules.metrics.dashboards",
+    "serve",
+    "util.serialization_addons",
+    "util.tracing",
+)
 #: Library -> the modules that it consists of, and the other libraries without which it does not import.
 LIBRARIES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "dask": ((), ()),
     "data": (("_private.event", "dashboard.modules.metrics.dashboards", "data"), ()),
     "rllib": (("rllib",), ("tune", "data")),
+    "serve": (_OF_SERVE, ()),
     "train": (_OF_TRAIN, ()),
     "tune": (("tune",), ("train",)),
 }
@@ -56,6 +69,8 @@ LEFT_OUT = (
     "rllib.conftest",
     "rllib.examples",
     "rllib.tuned_examples",
+    "serve._private.test_utils",
+    "serve.llm",
     "tune.examples",
     "tune.impl.test_utils",
     "tune.utils.mock",

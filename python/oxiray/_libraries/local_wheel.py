@@ -122,11 +122,17 @@ def _facts(
     texts = {
         "METADATA": _metadata(metadata, version, libraries),
         "WHEEL": generator,
-        "entry_points.txt": "[console_scripts]\nray = oxiray_ray_alias.command:main\n",
+        "entry_points.txt": "\n".join(["[console_scripts]", *(f"{name} = {function}" for name, function in _commands(libraries)), ""]),
         "licenses/LICENSE": _licence(),
         "licenses/NOTICE": _notice(metadata["Version"], libraries, official, taken),
     }
     return {name: text.encode() for name, text in texts.items()}
+
+
+def _commands(libraries: tuple[str, ...]) -> list[tuple[str, str]]:
+    """The commands that are installed, each with its function: Ray's names for them."""
+    own = [("ray", "oxiray_ray_alias.command:main")]
+    return [*own, ("serve", "ray.serve.scripts:cli")] if "serve" in libraries else own
 
 
 def _metadata(official: email.message.Message, version: str, libraries: tuple[str, ...]) -> str:

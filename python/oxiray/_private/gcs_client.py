@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
+from oxiray._core import NodeID
 from oxiray.experimental import internal_kv
 
+#: The states of a machine, numbered as Ray's are.
+_ALIVE, _DEAD = 0, 1
 _ASKED = "is not in Oxiray: use ray.util.state, or the functions of ray.experimental.internal_kv"
+
+
+class NodeInfo:
+    """A machine, with the attributes that Ray's message has and libraries read."""
+
+    def __init__(self, row: dict[str, Any]) -> None:
+        self.node_id = bytes.fromhex(row["NodeID"])
+        self.node_name = row["NodeName"]
+        self.node_manager_address = row["NodeManagerAddress"]
+        self.node_manager_hostname = row["NodeManagerHostname"]
+        #: What a cloud calls the machine: not known.
+        self.instance_id = ""
+        self.state = _ALIVE if row["Alive"] else _DEAD
+        self.labels = dict(row["Labels"])
+        self.resources_total = dict(row["Resources"])
 
 
 class GcsClient:
@@ -61,6 +80,22 @@ class GcsClient:
         from oxiray._private import state
 
         return state.state.get_draining_nodes()
+
+    def get_all_node_info(self, timeout: float | None = None) -> dict[NodeID, NodeInfo]:
+        """Every machine there is or was, by its identifier."""
+        from oxiray._api import nodes
+
+        return {NodeID.from_hex(row["NodeID"]): NodeInfo(row) for row in nodes()}
+
+    def get_all_resource_usage(self, timeout: float | None = None) -> Any:
+        """What is free on each living machine: `resource_usage_data.batch` is a list of `node_id` and `resources_available`."""
+        from oxiray._private import state
+
+        free = state.available_resources_per_node()
+        batch = [
+            SimpleNamespace(node_id=bytes.fromhex(node), resources_available=available) for node, available in free.items()
+        ]
+        return SimpleNamespace(resource_usage_data=SimpleNamespace(batch=batch))
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"`GcsClient.{name}` {_ASKED}", name=name, obj=self)

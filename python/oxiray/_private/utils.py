@@ -45,6 +45,11 @@ def is_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
+def is_in_test() -> bool:
+    """Whether Ray tests itself, which Ray's libraries ask: never."""
+    return False
+
+
 def update_envs(env_vars: dict[str, str]) -> None:
     """Sets variables of the environment, in which `${NAME}` stands for what was set before."""
     for name, value in env_vars.items():
@@ -79,6 +84,7 @@ __all__ = [
     "get_system_memory",
     "get_user",
     "hex_to_binary",
+    "is_in_test",
     "is_main_thread",
     "update_envs",
 ]

@@ -6,8 +6,6 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-import cloudpickle
-
 from oxiray import RESTORE_WORKER_MODE, SCRIPT_MODE, SPILL_WORKER_MODE, WORKER_MODE, _core, _events, _missing, _serialization, _session
 from oxiray._api import (
     available_resources,
@@ -23,9 +21,11 @@ from oxiray._api import (
     wait,
 )
 from oxiray._cancellation import cancel
+from oxiray._common.utils import env_integer
 from oxiray._core import ActorID, JobID, NodeID, ObjectRef, ObjectRefGenerator, TaskID, WorkerID
 from oxiray._events import unhandled_error_handler as _unhandled_error_handler
 from oxiray._session import RayContext, init, is_initialized, shutdown
+from oxiray.util.serialization import StandaloneSerializationContext
 
 
 class Worker:
@@ -126,18 +126,12 @@ class Worker:
         )
 
 
-class SerializationContext:
+class SerializationContext(StandaloneSerializationContext):
     """How values become bytes."""
 
     def serialize(self, value: Any) -> SerializedObject:
         """`value` as bytes; raises `TypeError` where it has none."""
         return SerializedObject(*_serialization.dumps(value))
-
-    def _register_cloudpickle_reducer(self, cls: type, reducer: Callable[[Any], Any]) -> None:
-        cloudpickle.CloudPickler.dispatch_table[cls] = reducer
-
-    def _unregister_cloudpickle_reducer(self, cls: type) -> None:
-        cloudpickle.CloudPickler.dispatch_table.maps[0].pop(cls, None)
 
 
 class SerializedObject:
@@ -186,6 +180,16 @@ class _Node:
         self.gcs_address = self.address = address_info["address"]
 
     @property
+    def max_bytes(self) -> int:
+        """The size at which a library's file of logs is set aside, in bytes."""
+        return env_integer("RAY_ROTATION_MAX_BYTES", _LOG_BYTES)
+
+    @property
+    def backup_count(self) -> int:
+        """How many of those are kept."""
+        return env_integer("RAY_ROTATION_BACKUP_COUNT", 1)
+
+    @property
     def cluster_id(self) -> str:
         """What tells this cluster from others: its session's name."""
         return self.session_name
@@ -204,7 +208,12 @@ class _Node:
         return os.path.join(self.address_info["session_dir"], "logs")
 
 
+#: As workers' files.
+_LOG_BYTES = 64 << 20
+
 global_worker = Worker()
+#: Whether somebody was warned of `get` in an event loop, or needs not to be: Ray Serve sets it.
+blocking_get_inside_async_warned = False
 #: What Ray calls a process that runs everything itself, which Oxiray does not have.
 LOCAL_MODE = 2
 #: Functions that are called after each connecting of a driver.

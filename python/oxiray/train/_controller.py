@@ -30,8 +30,9 @@ from oxiray.train._errors import (
     WorkerGroupStartupError,
 )
 from oxiray.train._group import Group, all_of, leaving_nodes, warn_interval_s, workers_that_fit
-from oxiray.train._hopes import Hopes
+from oxiray.train._optional_demand import OptionalDemand
 from oxiray.train._progress import Progress
+from oxiray.train._told import Told
 from oxiray.train._scaling import ScalingConfig
 from oxiray.train._storage import Storage
 from oxiray.train._validation import Validations
@@ -77,6 +78,7 @@ class Controller:
         self._callbacks = [*(config.callbacks or []), *callbacks_of_environment()]
         self._context = RunContext(config)
         self.progress = Progress(config.name, config.logging_config.log_level)
+        self._told = Told(config.name)
         try:
             self.storage = Storage(config.storage_path, config.name, config.storage_filesystem)
         except Exception as error:
@@ -84,7 +86,7 @@ class Controller:
         self.kept = _kept.Kept(self.storage, config.checkpoint_config, self.progress.say)
         self._validations = Validations(run.validation, run.validation_work, self.kept, self.progress.say)
         self._backend = run.backend_config.backend_cls()
-        self._hopes = Hopes(run.scaling, config.name)
+        self._optional_demand = OptionalDemand(run.scaling, config.name)
         self._begun = time.monotonic()
         #: How many workers the last group had, or the next is to have.
         self._size = 0
@@ -111,7 +113,7 @@ class Controller:
         finally:
             # The head forgets it anyway where it cannot be asked now.
             with contextlib.suppress(exceptions.RayError):
-                self._hopes.end()
+                self._optional_demand.withdraw()
             self._validations.stop()
             self.kept.close()
         return _result.of(self.kept, ended.returned)
@@ -139,6 +141,7 @@ class Controller:
             return ended
         finally:
             self.progress.flush()
+            self._told.flush()
             self.progress.use_of_devices = str
             if group is not None:
                 group.end(leave)
@@ -150,7 +153,7 @@ class Controller:
         # What an ended group held is not free yet: the size it had, or was to have, is asked for as well.
         size = max(scaling.min_workers, scaling.whole(min(scaling.max_workers, max(fit, self._size))))
         while True:
-            self._hopes.tell(size)
+            self._optional_demand.publish(size)
             group = Group(scaling, size, environment, self.progress.say)
             try:
                 if size == scaling.min_workers or group.is_placed(_FITS_S):
@@ -314,6 +317,7 @@ class Controller:
     def _reported(self, index: int, metrics: list[dict[str, Any]], name: str | None) -> None:
         self.kept.add_row(index, metrics[0], time.monotonic() - self._begun)
         self.progress.report(index, metrics[0])
+        self._told.report(index, metrics[0])
         checkpoint = next((self.kept.checkpoint(one) for one in self.kept.entries if one.name == name), None)
         for callback in self._callbacks:
             try:

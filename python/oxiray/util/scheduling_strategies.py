@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Union
+from typing import Any, Dict, Union  # noqa: UP035
 
 _NODE_ID = re.compile(r"[0-9a-fA-F]{56}")
 
@@ -74,6 +74,8 @@ class DoesNotExist:
 
 
 LabelOperator = Union[In, NotIn, Exists, DoesNotExist]
+#: Ray's name for what is asked of labels: a condition for each.
+LabelMatchExpressionsT = Dict[str, LabelOperator]  # noqa: UP006  it is typing.Dict in Ray, too
 
 
 class NodeLabelSchedulingStrategy:
@@ -128,6 +130,7 @@ __all__ = [
     "DoesNotExist",
     "Exists",
     "In",
+    "LabelMatchExpressionsT",
     "NodeAffinitySchedulingStrategy",
     "NodeLabelSchedulingStrategy",
     "NotIn",

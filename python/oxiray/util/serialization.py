@@ -22,6 +22,21 @@ def register_serializer(
     cloudpickle.CloudPickler.dispatch_table[cls] = lambda value: (deserializer, (serializer(value),))
 
 
+class StandaloneSerializationContext:
+    """Registers how objects are to be serialized, for libraries that do so before anything is started."""
+
+    def _register_cloudpickle_reducer(self, cls: type, reducer: Callable[[Any], Any]) -> None:
+        cloudpickle.CloudPickler.dispatch_table[cls] = reducer
+
+    def _unregister_cloudpickle_reducer(self, cls: type) -> None:
+        deregister_serializer(cls)
+
+    def _register_cloudpickle_serializer(
+        self, cls: type, custom_serializer: Callable[[Any], Any], custom_deserializer: Callable[[Any], Any]
+    ) -> None:
+        register_serializer(cls, serializer=custom_serializer, deserializer=custom_deserializer)
+
+
 def deregister_serializer(cls: type) -> None:
     """Takes back what `register_serializer` did; does nothing where it did nothing."""
     # The first of the chained tables is cloudpickle's own; the second is everybody's.

@@ -15,28 +15,29 @@ from watching import wait_until
 
 
 @pytest.fixture(scope="session")
-def playwright() -> Iterator[Any]:
-    """Playwright, which drives a browser."""
+def playwright() -> Any:
+    """The module that drives a browser."""
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: `make test-dashboard` does it")
     if not Path(CHROMIUM).exists():
         pytest.skip(f"{CHROMIUM} is not there: `make test-dashboard` installs it")
     if shutil.which("cargo") is None:
         pytest.skip("the library that stands in for NVML is built with cargo, which is not there")
-    with api.sync_playwright() as made:
-        yield made
+    return api
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser(playwright: Any) -> Iterator[Any]:
-    """A browser without a window."""
-    made = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
-    yield made
-    made.close()
+    """A browser without a window. It ends with the module, since no other event loop can run beside it."""
+    with playwright.sync_playwright() as made:
+        yield made.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def board(playwright: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
-    """A cluster of four GPUs, one of them ill, with work of every kind, and its page."""
+    """A cluster of four GPUs, one of them ill, with work of every kind, and its page.
+
+    It ends with the module, since others start clusters without the variables that make its machine.
+    """
     folder = tmp_path_factory.mktemp("page")
     with pytest.MonkeyPatch.context() as patch:
         answers = nvml.Answers(folder, patch, nvml.library())

@@ -1,4 +1,4 @@
-"""Seed 001: an actor whose constructor returns a text, as the document has it, and which keeps its GPU while it lives.
+"""Seed 001: an actor keeps its GPU as long as it lives; its constructor returns a text, which Ray allows.
 
 EXPECTED
     GPUs free while it lives: 3

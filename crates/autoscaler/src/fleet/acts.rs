@@ -1,10 +1,11 @@
 //! What is to be done: because time is over, because a node is empty, because the plan says so.
 
 use super::events::nodes_of;
-use super::{Act, Fleet, State, TRIES_MAX};
+use super::{Act, Fleet, State, TRIES_MAX, idle_timeout};
 use crate::life::Happening;
-use oxiray_scheduler::{Launch, Plan, Removal};
-use oxiray_wire::state::MachineRecord;
+use crate::record::{RecordError, situation};
+use oxiray_scheduler::{Launch, Plan, Removal, plan};
+use oxiray_wire::state::{MachineRecord, PlanRecord};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ impl Fleet {
         let mut asked_again = BTreeSet::new();
         for id in self.slots.keys().copied().collect::<Vec<_>>() {
             let slot = &self.slots[&id];
-            let is_due = self.limit_of(slot.state).is_some_and(|limit| now >= slot.since + limit);
+            let is_due = self.limit_of(slot).is_some_and(|limit| now >= slot.since + limit);
             if !is_due {
                 continue;
             }
@@ -119,6 +120,32 @@ impl Fleet {
         for removal in &plan.removals {
             self.remove(now, removal, machines, acts);
         }
+    }
+
+    /// FLEET-5. All of it or none: part of a plan may wait for a group that is set aside.
+    pub(super) fn give_up_turns(&mut self, now: Duration, mut record: PlanRecord) -> Result<(), RecordError> {
+        let queued: BTreeSet<u64> =
+            self.slots.iter().filter(|(_, slot)| slot.queued.is_some()).map(|(id, _)| *id).collect();
+        if queued.is_empty() {
+            return Ok(());
+        }
+        let names: BTreeSet<String> = queued.iter().map(|id| self.name_of(*id)).collect();
+        record.replicas.retain(|replica| !names.contains(&replica.name));
+        let is_wanted = !plan(&situation(&record)?).launches.is_empty();
+        let mut due = Vec::new();
+        for id in queued {
+            let slot = self.slots.get_mut(&id).expect("it was just seen");
+            let since = slot.idle.map_or(now, |(since, _)| since);
+            slot.idle = (!is_wanted).then_some((since, 0));
+            let limit = record.groups.iter().find(|entry| entry.name == slot.group).map(idle_timeout);
+            if !is_wanted && limit.is_some_and(|limit| now >= since + limit) {
+                due.push(id);
+            }
+        }
+        for id in due {
+            self.dismiss(now, id, Happening::Dismissed, "nobody waits for it any more");
+        }
+        Ok(())
     }
 
     /// FLEET-1.

@@ -3,7 +3,7 @@
 use super::{EVENTS_MAX, Fleet, RoundView, SetAside, Slot, State, is_leaving};
 use crate::INSTANCE_LABEL;
 use crate::life::Happening;
-use crate::provider::{Failed, Instance};
+use crate::provider::{Failed, Instance, InstanceState};
 use oxiray_wire::state::MachineRecord;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,7 +18,7 @@ impl Fleet {
             return false;
         }
         let line = format!("{name} of `{}`: {} -> {} ({why})", slot.group, slot.state.name(), after.name());
-        (slot.state, slot.since, slot.idle) = (after, now, None);
+        (slot.state, slot.since, slot.idle, slot.queued) = (after, now, None, None);
         self.event(line);
         true
     }
@@ -59,10 +59,17 @@ impl Fleet {
                     }
                 }
                 Failed::Stuck { group, replica, text } => {
-                    self.put_aside(now, group, text);
                     let hit = self.named().find(|(_, name)| name == replica).map(|(id, _)| id);
-                    if let Some(id) = hit.filter(|id| self.slots[id].state == State::Launched) {
-                        self.dismiss(now, id, Happening::Refused, text);
+                    match hit.map(|id| (id, self.slots[&id].state)) {
+                        // Its group did deliver.
+                        Some((_, State::Joined | State::Draining | State::Terminating)) => {
+                            self.event(format!("{replica} goes: {text}"));
+                        }
+                        Some((id, State::Launched)) => {
+                            self.put_aside(now, group, text);
+                            self.dismiss(now, id, Happening::Refused, text);
+                        }
+                        _ => self.put_aside(now, group, text),
                     }
                 }
                 Failed::Terminate { replica, text } => self.event(format!("{replica} is not taken away: {text}")),
@@ -90,6 +97,11 @@ impl Fleet {
         for (replica, instances) in listed {
             let first = instances[0];
             let id = known.get(replica).copied().unwrap_or_else(|| self.appear(now, replica, first));
+            self.note_turn(now, id, &instances);
+            let expiring = instances.iter().find(|instance| instance.state == InstanceState::Expiring);
+            if let Some(instance) = expiring.filter(|_| self.slots[&id].state == State::Joined) {
+                self.dismiss(now, id, Happening::Dismissed, &instance.detail);
+            }
             if let Some(slot) = self.slots.get_mut(&id) {
                 slot.instances.extend(instances.iter().map(|instance| instance.id.clone()));
                 let group = seen.groups.iter().find(|entry| entry.name == slot.group);
@@ -102,6 +114,23 @@ impl Fleet {
                 }
             }
         }
+    }
+
+    /// What is queued takes as long as it takes; its time to join begins when it has its turn (FLEET-5).
+    fn note_turn(&mut self, now: Duration, id: u64, instances: &[&Instance]) {
+        let Some(slot) = self.slots.get_mut(&id) else { return };
+        let queued = instances.iter().find(|instance| instance.state == InstanceState::Queued);
+        let queued = queued.filter(|_| slot.state == State::Launched).map(|instance| instance.detail.clone());
+        if queued == slot.queued {
+            return;
+        }
+        if queued.is_none() {
+            (slot.since, slot.idle) = (now, None);
+        }
+        let how = queued.as_ref().map_or_else(|| "not queued any more".to_owned(), |why| super::queued(why));
+        let line = format!("{} of `{}`: {how}", instances[0].replica, slot.group);
+        slot.queued = queued;
+        self.event(line);
     }
 
     fn named(&self) -> impl Iterator<Item = (u64, String)> + use<> {
@@ -144,6 +173,7 @@ impl Fleet {
             hosts: 1,
             is_forced: false,
             idle: None,
+            queued: None,
             drained: BTreeSet::new(),
         };
         self.slots.insert(self.last, slot);

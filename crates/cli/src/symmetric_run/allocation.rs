@@ -2,6 +2,7 @@
 
 use super::handover::Handover;
 use crate::arguments::{HeadOptions, StartOptions, SymmetricRunOptions};
+use crate::start::is_standard_input;
 use anyhow::{Context as _, bail};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs as _, UdpSocket};
 use std::path::Path;
@@ -100,7 +101,7 @@ fn by_step(step: &Step, options: &SymmetricRunOptions) -> anyhow::Result<Place> 
         );
     }
     let handover = match &options.start.token_file {
-        Some(path) => Handover::SharedFile(std::path::absolute(path)?),
+        Some(path) => shared_file(path)?,
         None => Handover::Broadcast(name.clone()),
     };
     Ok(Place { role, nodes: wanted, address, handover })
@@ -117,6 +118,16 @@ fn own_address(options: &SymmetricRunOptions, launcher: Option<&str>) -> anyhow:
         .and_then(|socket| socket.connect(reached).and_then(|()| socket.local_addr()))
         .with_context(|| format!("no address of this machine reaches {host}: say --node-ip-address"))?;
     Ok(local.ip())
+}
+
+fn shared_file(path: &Path) -> anyhow::Result<Handover> {
+    if is_standard_input(path) {
+        bail!(
+            "--token-file={} is for `oxiray start`: symmetric-run needs the name of a file that all nodes see",
+            path.display()
+        );
+    }
+    Ok(Handover::SharedFile(std::path::absolute(path)?))
 }
 
 fn any_of(ip: IpAddr) -> IpAddr {
@@ -137,7 +148,7 @@ fn by_address(address: &str, options: &SymmetricRunOptions) -> anyhow::Result<Pl
         );
     }
     let handover = match &options.start.token_file {
-        Some(path) => Handover::SharedFile(std::path::absolute(path)?),
+        Some(path) => shared_file(path)?,
         None if nodes == 1 && is_own => Handover::None,
         None => bail!(
             "outside of Slurm, say with --token-file=FILE where the head leaves the token that lets the others in: a file that \

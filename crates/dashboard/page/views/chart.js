@@ -14,7 +14,7 @@ const HIGH = 132;
  * @param {object} given
  * @param {string} given.title
  * @param {{times: number[], lines: Array<{name: string, values: Array<number | null>}>} | null} given.series times in ms
- * @param {"bytes" | "part" | "number"} given.unit
+ * @param {"bytes" | "part" | "number" | "any"} given.unit `any` may be less than nothing, and is drawn from its least to its most
  */
 export function Chart({ title, series, unit }) {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
@@ -30,7 +30,7 @@ export function Chart({ title, series, unit }) {
     const line = (/** @type {{name: string}} */ one) => ({ label: one.name, stroke: colours(one.name, dark).edge, width: 1.5, points: { show: false }, spanGaps: false });
     plot.current = new (/** @type {any} */ (globalThis)).uPlot({
       width: size.width, height: HIGH, legend: { show: false }, cursor: { y: false, points: { size: 6 } },
-      scales: { y: { range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ most) => [0, unit === "part" ? 1 : Math.max(1, most * 1.1)] } },
+      scales: { y: { range: (/** @type {any} */ _, /** @type {number} */ least, /** @type {number} */ most) => bounds(unit, least, most) } },
       series: [{}, ...series.lines.map(line)],
       axes: [{ ...axis, values: (/** @type {any} */ _, /** @type {number[]} */ at) => at.map((one) => clock(one * 1_000).slice(0, 5)) }, { ...axis, size: 64, values: (/** @type {any} */ _, /** @type {number[]} */ at) => at.map(show) }],
     }, data(series), box.current);
@@ -47,6 +47,13 @@ export function Chart({ title, series, unit }) {
     <div ref=${box} role="img" aria-label=${`${title}; now ${last || "nothing"}`}></div>
     <ul class="chart-names">${(series?.lines ?? []).slice(0, 12).map((line) => html`<li><svg class="swatch" viewBox="0 0 10 4" aria-hidden="true"><rect width="10" height="4" fill=${colours(line.name, dark).edge} /></svg>${line.name}</li>`)}</ul>
   </figure>`;
+}
+
+/** From where to where values are drawn. @param {string} unit @param {number} least @param {number} most */
+function bounds(unit, least, most) {
+  if (unit !== "any") return [0, unit === "part" ? 1 : Math.max(1, most * 1.1)];
+  const room = (most - least) * 0.08 || Math.abs(most) * 0.08 || 1;
+  return [least - room, most + room];
 }
 
 /** @param {{times: number[], lines: Array<{values: Array<number | null>}>}} series */

@@ -17,9 +17,15 @@ import { demandText } from "./waiting.js";
 const SPANS = /** @type {Array<[number, string]>} */ ([[60e3, "1 min"], [600e3, "10 min"], [3600e3, "1 h"], [21600e3, "6 h"], [86400e3, "1 d"]]);
 const AHEAD = 0.03;
 
-/** The span that the address says, and how it is changed. @param {Record<string, string>} given @param {number} until */
-function useSpan(given, until) {
-  const long = Math.max(50, Number(given.span) || 600e3);
+/** How long a span is shown where none is chosen: all of what was recorded, where that is shown. @param {any} overview */
+function usual(overview) {
+  const recorded = overview?.history;
+  return recorded ? Math.max(10e3, Math.min(86400e3, recorded.until_ms - recorded.begun_ms)) : 600e3;
+}
+
+/** The span that the address says, and how it is changed. @param {Record<string, string>} given @param {number} until @param {any} overview */
+function useSpan(given, until, overview) {
+  const long = Math.max(50, Number(given.span) || usual(overview));
   const [at, setAt] = useState(() => until || now());
   const follows = !given.from;
   const isCalm = useMemo(() => matchMedia("(prefers-reduced-motion: reduce)").matches, []);
@@ -36,7 +42,7 @@ function useSpan(given, until) {
 /** @param {{given: Record<string, string>}} props */
 export function Devices({ given }) {
   const { until, overview } = useCluster();
-  const { span, follows, setSpan } = useSpan(given, until);
+  const { span, follows, setSpan } = useSpan(given, until, overview);
   const wanted = asked(span, Math.max(200, innerWidth - 380));
   const { answer, error, again } = useAnswer(`holdings${query(wanted)}`, ["holdings"], 1_000);
   const folded = useFolded(answer, given);

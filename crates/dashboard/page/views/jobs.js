@@ -12,14 +12,14 @@ import { Table, useRows } from "../table.js";
 import { STARTED, STATE, TOOK } from "./columns.js";
 
 const COLUMNS = [
-  { key: "submission", title: "Job", show: (/** @type {any} */ row) => html`<b>${row.submission || row.job_id || "–"}</b>` },
+  { key: "submission", title: "Job", show: (/** @type {any} */ row) => html`<b>${row.submission || row.job_id || "–"}</b>${row.past && html` <span class="soft" title="The head that runs now does not know of it">before the head came back</span>`}` },
   STATE,
   { key: "entrypoint", title: "Entrypoint", grow: true, show: (/** @type {any} */ row) => (row.entrypoint ? html`<code>${row.entrypoint}</code>` : html`<span class="soft">a program, PID ${row.pid ?? "?"}</span>`) },
   { key: "devices", title: "Devices", numeric: true, show: (/** @type {any} */ row) => (row.devices ? number(row.devices) : "–") },
   { key: "device_seconds", title: "Device time", numeric: true, minor: true, show: (/** @type {any} */ row) => (row.device_seconds ? span(row.device_seconds * 1_000) : "–") },
   STARTED, TOOK,
 ];
-const ASKED = ["submission", "job_id", "state", "entrypoint", "message", "error", "started_ms", "ended_ms", "node_id", "node_name", "pid", "ip", "exit_code", "metadata", "devices", "device_seconds"];
+const ASKED = ["submission", "job_id", "state", "entrypoint", "message", "error", "started_ms", "ended_ms", "node_id", "node_name", "pid", "ip", "exit_code", "metadata", "devices", "device_seconds", "past"];
 
 /** @param {{given: Record<string, string>}} props */
 export function Jobs({ given }) {
@@ -41,7 +41,7 @@ function Job({ row, again }) {
   const path = `jobs/${encodeURIComponent(row.submission)}`;
   const why = overview?.may_write ? undefined : "This key only reads";
   return html`<${Sheet} title=${row.submission || row.job_id} kind="Job" onClose=${() => change({ pick: null })}>
-    ${row.submission && html`<div class="acts">
+    ${row.submission && !row.past && !overview?.history && html`<div class="acts">
       ${runs ? html`<${Confirmed} label="Stop" question=${`Stop the job ${row.submission}?`} detail="Its program gets SIGTERM, and 5 seconds to leave. What it holds returns." disabled=${Boolean(why)} title=${why} act=${() => act(`${path}/stop`)} done=${again} />`
         : html`<${Confirmed} label="Delete" question=${`Delete the job ${row.submission}?`} detail="Its row and what it printed are removed for good." disabled=${Boolean(why)} title=${why} act=${() => act(`${path}/delete`)} done=${() => { change({ pick: null }); again(); }} />`}
     </div>`}
@@ -52,7 +52,7 @@ function Job({ row, again }) {
       ["Devices now", row.devices ? number(row.devices) : ""], ["Device time", row.device_seconds ? span(row.device_seconds * 1_000) : ""],
       ...Object.entries(row.metadata ?? {}).map(([name, value]) => /** @type {[string, any]} */ ([name, value]))]} />
     ${row.job_id && html`<p class="links"><a href=${link("tasks", { job_id: row.job_id })}>Its tasks</a><a href=${link("actors", { job_id: row.job_id })}>Its actors</a></p>`}
-    ${row.submission ? html`<${Log} id=${row.submission} runs=${runs} />` : html`<p class="soft">What a program that connected by itself prints goes to its own terminal.</p>`}
+    ${row.past || overview?.history ? html`<p class="soft">What it printed is not in the history; <code>oxiray logs</code> finds it among the files of its session.</p>` : row.submission ? html`<${Log} id=${row.submission} runs=${runs} />` : html`<p class="soft">What a program that connected by itself prints goes to its own terminal.</p>`}
   <//>`;
 }
 

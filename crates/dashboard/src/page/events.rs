@@ -14,24 +14,28 @@ const EVENTS_MAX: usize = 20_000;
 pub(crate) struct Events(VecDeque<ChronicleEntry>);
 
 impl Events {
-    /// Keeps an entry, unless it is one of the many that only the picture of devices is made of, or was told before.
-    pub(crate) fn keep(&mut self, entry: &ChronicleEntry) {
+    /// Keeps an entry, unless it is one of the many that only pictures are made of, or was told before.
+    pub(crate) fn keep(&mut self, entry: ChronicleEntry) {
         let is_of_picture = matches!(
             entry.event,
-            ChronicleEvent::DeviceGranted | ChronicleEvent::DeviceReturning | ChronicleEvent::DeviceFree
+            ChronicleEvent::DeviceGranted
+                | ChronicleEvent::DeviceReturning
+                | ChronicleEvent::DeviceFree
+                | ChronicleEvent::TrainReported
         );
         if is_of_picture || self.0.back().is_some_and(|last| last.number >= entry.number) {
             return;
         }
-        self.0.push_back(entry.clone());
+        self.0.push_back(entry);
         if self.0.len() > EVENTS_MAX {
             self.0.pop_front();
         }
     }
 
-    /// The numbers of another head begin anew: those of the last one are no longer compared with.
-    pub(crate) fn begin_anew(&mut self) {
-        self.0.clear();
+    /// How many are kept.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
     }
 
     /// Those of at least this level, as rows.
@@ -82,7 +86,7 @@ fn pick(entry: &ChronicleEntry) -> Option<String> {
         ChronicleKind::Actor => entry.actor.map(|actor| format!("actor:{actor}")),
         ChronicleKind::PlacementGroup => entry.group.map(|group| format!("group:{group}")),
         ChronicleKind::Worker => entry.worker.map(|worker| format!("process:{worker}")),
-        ChronicleKind::Job | ChronicleKind::Autoscaler | ChronicleKind::Head => None,
+        ChronicleKind::Job | ChronicleKind::Autoscaler | ChronicleKind::Head | ChronicleKind::Train => None,
     }
 }
 
@@ -104,7 +108,7 @@ mod tests {
             entry(1, ChronicleEvent::NodeJoined),
             entry(3, ChronicleEvent::NodeLost),
         ] {
-            events.keep(&one);
+            events.keep(one);
         }
         let names = Names::default();
         let told = |least| events.rows(&names, least).into_iter().map(|row| row.key).collect::<Vec<_>>();
@@ -117,7 +121,7 @@ mod tests {
     fn there_is_an_end_to_what_is_kept() {
         let mut events = Events::default();
         for number in 1..=EVENTS_MAX as u64 + 3 {
-            events.keep(&entry(number, ChronicleEvent::NodeJoined));
+            events.keep(entry(number, ChronicleEvent::NodeJoined));
         }
         let rows = events.rows(&Names::default(), Severity::Info);
         assert_eq!((rows.len(), rows[0].key.as_str()), (EVENTS_MAX, "4"));

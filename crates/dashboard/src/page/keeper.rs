@@ -1,11 +1,12 @@
 //! Keeps the tables: follows the chronicle, asks how the cluster is, and tells who looks that something changed.
 
+use super::rows::Row;
 use super::tables::Tables;
 use crate::daemon::Daemon;
 use oxiray_visitor::{VisitError, json};
 use oxiray_wire::message::{ChronicleFollow, ClusterQuery, StateQuery, StateReport};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -34,6 +35,8 @@ pub(crate) struct Page {
     watchers: Cell<usize>,
     is_wanted: Notify,
     lists: RefCell<BTreeMap<String, Remembered>>,
+    /// The jobs of the time before this program began, as history has them.
+    past_jobs: RefCell<Vec<Row>>,
 }
 
 /// Somebody who looks for as long as this lives.
@@ -56,7 +59,20 @@ impl Page {
             watchers: Cell::new(0),
             is_wanted: Notify::new(),
             lists: RefCell::default(),
+            past_jobs: RefCell::default(),
         })
+    }
+
+    /// Begins with what history says of the time before.
+    pub(crate) fn remember(&self, tables: Tables, jobs: Vec<Row>) {
+        *self.tables.borrow_mut() = tables;
+        *self.past_jobs.borrow_mut() = jobs;
+    }
+
+    /// The jobs of the time before, of which the head does not know any more.
+    pub(crate) fn past_jobs(&self, known: &[Row]) -> Vec<Row> {
+        let keys: BTreeSet<&str> = known.iter().map(|row| row.key.as_str()).collect();
+        self.past_jobs.borrow().iter().filter(|row| !keys.contains(row.key.as_str())).cloned().collect()
     }
 
     /// Keeps the tables over a connection of its own, until the daemon is gone.

@@ -186,24 +186,26 @@ pub(crate) fn placement_groups(rows: &[GroupRow]) -> Vec<Row> {
 /// Jobs, with the devices that each holds now and has held.
 pub(crate) fn jobs(rows: &[JobRow], tables: &Tables) -> Vec<Row> {
     let held = held_by_job(tables);
-    let row = |one: &JobRow| {
-        let job = one.driver.as_ref().map(|driver| driver.job);
-        let key = if one.submission.is_empty() { text(job).unwrap_or_default() } else { one.submission.clone() };
-        let (now, milliseconds) = job.and_then(|job| held.get(&job)).copied().unwrap_or_default();
-        let cells = json!({
-            "submission": one.submission, "job_id": text(job), "state": one.state.name(), "entrypoint": one.entrypoint,
-            "message": one.message, "error": one.error, "started_ms": one.started_ms, "ended_ms": one.ended_ms,
-            "node_id": text(one.node), "node_name": named(one.node, &tables.names), "pid": one.driver.as_ref().map(|driver| driver.pid),
-            "ip": one.driver.as_ref().map(|driver| &driver.ip), "exit_code": one.exit_code, "metadata": one.metadata,
-            "devices": now, "device_seconds": milliseconds / 1_000.0,
-        });
-        Row::new(one.started_ms, key, cells)
-    };
-    rows.iter().map(row).collect()
+    let of = |one: &JobRow| one.driver.as_ref().and_then(|driver| held.get(&driver.job)).copied().unwrap_or_default();
+    rows.iter().map(|one| job(one, &tables.names, of(one))).collect()
+}
+
+/// A job that holds so many devices now, and held a whole one for so many milliseconds.
+pub(crate) fn job(one: &JobRow, names: &Names, (now, milliseconds): (f64, f64)) -> Row {
+    let job = one.driver.as_ref().map(|driver| driver.job);
+    let key = if one.submission.is_empty() { text(job).unwrap_or_default() } else { one.submission.clone() };
+    let cells = json!({
+        "submission": one.submission, "job_id": text(job), "state": one.state.name(), "entrypoint": one.entrypoint,
+        "message": one.message, "error": one.error, "started_ms": one.started_ms, "ended_ms": one.ended_ms,
+        "node_id": text(one.node), "node_name": named(one.node, names), "pid": one.driver.as_ref().map(|driver| driver.pid),
+        "ip": one.driver.as_ref().map(|driver| &driver.ip), "exit_code": one.exit_code, "metadata": one.metadata,
+        "devices": now, "device_seconds": milliseconds / 1_000.0,
+    });
+    Row::new(one.started_ms, key, cells)
 }
 
 /// How many devices each job holds now, and for how many milliseconds of a whole device it held some.
-fn held_by_job(tables: &Tables) -> BTreeMap<JobId, (f64, f64)> {
+pub(crate) fn held_by_job(tables: &Tables) -> BTreeMap<JobId, (f64, f64)> {
     let mut held: BTreeMap<JobId, (f64, f64)> = BTreeMap::new();
     for stretch in tables.holdings.devices().flat_map(|(_, device)| device.stretches()) {
         let Some(job) = stretch.holder.job.filter(|_| stretch.used == Use::Held) else { continue };

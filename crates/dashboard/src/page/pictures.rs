@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 
 /// How many lines a chart has.
-const LINES_MAX: usize = 12;
+const LINES_MAX: usize = 16;
 
 /// The names that bars have, each once.
 #[derive(Debug, Default)]
@@ -157,6 +157,12 @@ pub(crate) fn node_chart(tables: &Tables, node: NodeId) -> Json {
         ("memory".to_owned(), of(Measured::Memory(node), true)),
     ];
     chart(lines.into_iter().filter(|(_, points)| points.iter().any(|(_, value)| value.is_some())).collect())
+}
+
+/// What a training run reported, over time.
+pub(crate) fn run_chart(tables: &Tables, key: &str) -> Json {
+    let lines = tables.runs.lines(key).take(LINES_MAX);
+    chart(lines.map(|(name, points)| (name, points.into_iter().map(|(at, value, _)| (at, value)).collect())).collect())
 }
 
 /// The bytes in the nodes' object stores; those of the fullest where there are many.

@@ -2,17 +2,21 @@
 
 use super::events::Events;
 use super::holdings::{Device, DeviceKey, Holdings, Use, WHOLE};
+use super::runs::Runs;
 use super::series::Series;
 use oxiray_families::device_resource;
 use oxiray_ids::NodeId;
 use oxiray_wire::message::ChronicleBatch;
-use oxiray_wire::state::{ChronicleCursor, ClusterState, DeviceRow, DeviceService, NodeRow};
+use oxiray_wire::state::{ChronicleCursor, ChronicleEntry, ClusterState, DeviceRow, DeviceService, NodeRow};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How often a point is added to each series, in milliseconds.
 const POINT_MS: u64 = 5_000;
 /// After how long without a point what was between is not known, in milliseconds.
 const GAP_MS: u64 = 4 * POINT_MS;
+
+/// In so many bits there is room for the numbers of one head's entries.
+const HEAD_BITS: u32 = 40;
 
 /// What a series is of.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,6 +43,11 @@ impl Measured {
 pub(crate) struct Names(BTreeMap<NodeId, String>);
 
 impl Names {
+    /// Those of these nodes.
+    pub(crate) fn of_nodes(nodes: &[NodeRow]) -> Self {
+        Self(nodes.iter().map(|node| (node.node_id, name(node))).collect())
+    }
+
     /// A node's name; its number where it has none.
     pub(crate) fn of(&self, node: NodeId) -> String {
         self.0.get(&node).cloned().unwrap_or_else(|| node.to_string().chars().take(8).collect())
@@ -52,6 +61,8 @@ pub(crate) struct Tables {
     pub(crate) holdings: Holdings,
     /// What happened.
     pub(crate) events: Events,
+    /// Training runs.
+    pub(crate) runs: Runs,
     /// Numbers over time.
     pub(crate) series: Series<Measured>,
     /// How the cluster was when the head last said so.
@@ -62,6 +73,8 @@ pub(crate) struct Tables {
     pub(crate) names: Names,
     cursor: Option<ChronicleCursor>,
     last_number: u64,
+    /// How many heads were heard before this one: the numbers of each begin anew.
+    heads: u64,
     /// Whether nothing of the chronicle is missing up to now.
     is_recording: bool,
     point_ms: u64,
@@ -101,8 +114,9 @@ impl Tables {
             _ => false,
         };
         if is_other_head {
-            self.events.begin_anew();
+            self.heads += 1;
         }
+        let before = self.heads << HEAD_BITS;
         if batch.is_fresh || batch.gap.is_some() || is_other_head {
             self.holdings.begin_anew(now_ms);
         }
@@ -113,7 +127,9 @@ impl Tables {
                 self.holdings.begin_at(entry.at_ms);
             }
             self.last_number = entry.number;
-            self.holdings.apply(entry);
+            let entry = ChronicleEntry { number: before + entry.number, ..entry.clone() };
+            self.holdings.apply(&entry);
+            self.runs.apply(&entry);
             self.events.keep(entry);
         }
         self.is_recording = !batch.has_more;
@@ -128,6 +144,11 @@ impl Tables {
         }
     }
 
+    /// Of what was before nothing is known.
+    pub(crate) fn begin_at(&mut self, at_ms: u64) {
+        self.holdings.begin_at(at_ms);
+    }
+
     /// The chronicle is not heard: what is held from here on is not known.
     pub(crate) fn stop_recording(&mut self) {
         self.is_recording = false;
@@ -135,7 +156,7 @@ impl Tables {
 
     /// How the cluster is now.
     pub(crate) fn look(&mut self, state: ClusterState, now_ms: u64) {
-        self.names = Names(state.nodes.iter().map(|node| (node.node_id, name(node))).collect());
+        self.names = Names::of_nodes(&state.nodes);
         self.until_ms = now_ms;
         if self.is_recording {
             self.holdings.know_until(now_ms);
@@ -315,6 +336,7 @@ fn list_of(kind: oxiray_wire::state::ChronicleKind) -> &'static str {
         ChronicleKind::Actor => "actors",
         ChronicleKind::PlacementGroup => "placement_groups",
         ChronicleKind::Worker => "workers",
+        ChronicleKind::Train => "runs",
         ChronicleKind::Autoscaler | ChronicleKind::Head => "overview",
     }
 }
@@ -323,7 +345,7 @@ fn list_of(kind: oxiray_wire::state::ChronicleKind) -> &'static str {
 mod tests {
     use super::*;
     use oxiray_wire::message::DeviceUse;
-    use oxiray_wire::state::{ChronicleEntry, ChronicleEvent, DevicePart};
+    use oxiray_wire::state::{ChronicleEvent, DevicePart};
 
     fn node(number: u8, devices: f64) -> NodeRow {
         NodeRow {

@@ -5,6 +5,7 @@ use super::keeper::{Page, now_ms};
 use super::merging::Window;
 use super::replies::reply;
 use super::rows::{Asked, Row, listed};
+use super::tables::Tables as PageTables;
 use super::{lists, pictures};
 use crate::answer::{Answer, json, pieces, text, unanswered};
 use crate::page_api::body;
@@ -51,16 +52,16 @@ pub(crate) const ROUTES: &[Route] = &[
     route!("POST", "/ox/v1/jobs/{}/delete", delete_job),
 ];
 
-fn wrong(said: impl Into<String>) -> Answer {
+pub(crate) fn wrong(said: impl Into<String>) -> Answer {
     text(StatusCode::BAD_REQUEST, said)
 }
 
-fn parameter(request: &Request, name: &str) -> Option<String> {
+pub(crate) fn parameter(request: &Request, name: &str) -> Option<String> {
     request.query().into_iter().find(|(known, _)| known == name).map(|(_, value)| value)
 }
 
 /// A number that the query names; the usual one where it does not.
-fn number(request: &Request, name: &str, usual: u64) -> Result<u64, String> {
+pub(crate) fn number(request: &Request, name: &str, usual: u64) -> Result<u64, String> {
     let Some(value) = parameter(request, name) else { return Ok(usual) };
     // The page counts in fractions of milliseconds now and then.
     let read = value.parse::<f64>().ok().filter(|number| number.is_finite());
@@ -77,17 +78,18 @@ async fn map(site: Rc<Site>, request: Request) -> Answer {
     reply(&request, &site.page.read(lists::map))
 }
 
+/// The stretch of time that a picture is of.
+pub(crate) fn window(request: &Request, now: u64) -> Result<Window, String> {
+    let (from_ms, to_ms) = (number(request, "from", now.saturating_sub(600_000))?, number(request, "to", now)?);
+    let pixels = number(request, "pixels", 1_000)?.clamp(1, PIXELS_MAX.into()) as u32;
+    if from_ms >= to_ms {
+        return Err(format!("from={from_ms} is not before to={to_ms}"));
+    }
+    Ok(Window { from_ms, to_ms, pixels })
+}
+
 async fn holdings(site: Rc<Site>, request: Request) -> Answer {
-    let now = now_ms();
-    let window = || -> Result<Window, String> {
-        let (from_ms, to_ms) = (number(&request, "from", now.saturating_sub(600_000))?, number(&request, "to", now)?);
-        let pixels = number(&request, "pixels", 1_000)?.clamp(1, PIXELS_MAX.into()) as u32;
-        if from_ms >= to_ms {
-            return Err(format!("from={from_ms} is not before to={to_ms}"));
-        }
-        Ok(Window { from_ms, to_ms, pixels })
-    };
-    match window() {
+    match window(&request, now_ms()) {
         Ok(window) => reply(&request, &site.page.read(|tables| pictures::holdings(tables, window))),
         Err(said) => wrong(said),
     }
@@ -98,7 +100,11 @@ async fn series(site: Rc<Site>, request: Request) -> Answer {
     match (parameter(&request, "of").as_deref(), node) {
         (Some("store"), _) => reply(&request, &site.page.read(pictures::store_chart)),
         (Some("node"), Some(node)) => reply(&request, &site.page.read(|tables| pictures::node_chart(tables, node))),
-        _ => wrong("there are series of=store, and of=node with node=IDENTIFIER"),
+        (Some("run"), _) => {
+            let key = parameter(&request, "run").unwrap_or_default();
+            reply(&request, &site.page.read(|tables| pictures::run_chart(tables, &key)))
+        }
+        _ => wrong("there are series of=store, of=node with node=IDENTIFIER, and of=run with run=KEY"),
     }
 }
 
@@ -143,7 +149,7 @@ async fn state_rows(site: &Site, name: &str, asked: &Asked) -> Result<(Vec<Row>,
     let report = site.page.list(&site.daemon, state_query(kind, asked, columns), age).await?;
     let none = Tables::default();
     let told = report.tables.as_ref().unwrap_or(&none);
-    let rows = site.page.read(|tables| match kind {
+    let mut rows = site.page.read(|tables| match kind {
         StateKind::Tasks => lists::tasks(&told.tasks, &tables.names),
         StateKind::Objects => lists::objects(&told.objects),
         StateKind::Actors => lists::actors(&told.actors, &tables.names),
@@ -151,22 +157,24 @@ async fn state_rows(site: &Site, name: &str, asked: &Asked) -> Result<(Vec<Row>,
         StateKind::Jobs => lists::jobs(&told.jobs, tables),
         _ => lists::workers(&told.workers, &tables.names),
     });
+    if kind == StateKind::Jobs {
+        rows.extend(site.page.past_jobs(&rows));
+    }
     Ok((rows, note_of(&report)))
 }
 
 /// Who held devices; one of them by its key.
-fn grant_rows(page: &Page, asked: &mut Asked) -> Result<(Vec<Row>, Option<String>), String> {
+pub(crate) fn grant_rows(tables: &PageTables, asked: &mut Asked) -> Result<(Vec<Row>, Option<String>), String> {
     let mut bound = |name: &str, usual: u64| -> Result<u64, String> {
         let Some(value) = asked.take(name) else { return Ok(usual) };
         value.parse::<f64>().map(|number| number.max(0.0) as u64).map_err(|_| format!("{name}={value} is no number"))
     };
     let (from, to) = (bound("from", 0)?, bound("to", u64::MAX)?);
     if let Some(number) = asked.key().and_then(|key| key.parse().ok()) {
-        let found =
-            page.read(|tables| tables.holdings.find(number).map(|(key, one)| lists::grant(key, one, &tables.names)));
+        let found = tables.holdings.find(number).map(|(key, one)| lists::grant(key, one, &tables.names));
         return Ok((found.into_iter().collect(), None));
     }
-    let (rows, is_cut) = page.read(|tables| lists::grants(tables, from, to));
+    let (rows, is_cut) = lists::grants(tables, from, to);
     Ok((rows, is_cut.then(|| "Only the newest 10,000 holdings of this span are looked at.".to_owned())))
 }
 
@@ -180,11 +188,12 @@ async fn rows(site: Rc<Site>, request: Request) -> Answer {
         "nodes" => (site.page.read(lists::nodes), None),
         "devices" => (site.page.read(lists::devices), None),
         "waiting" => (site.page.read(lists::waiting), None),
+        "runs" => (site.page.read(|tables| tables.runs.rows()), None),
         "events" => {
             let least = asked.take("level").and_then(|name| level(&name)).unwrap_or(Severity::Info);
             (site.page.read(|tables| tables.events.rows(&tables.names, least)), None)
         }
-        "grants" => match grant_rows(&site.page, &mut asked) {
+        "grants" => match site.page.read(|tables| grant_rows(tables, &mut asked)) {
             Ok(told) => told,
             Err(said) => return wrong(said),
         },

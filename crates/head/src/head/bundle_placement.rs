@@ -168,7 +168,7 @@ impl HeadCore {
         }
         let Some(found) = self.groups.known.get(id) else { return };
         let description = &found.description;
-        let mut group = description.group.clone();
+        let mut group = Group::clone(&description.group);
         group.bundles = found.missing().into_iter().map(|bundle| group.bundles[bundle].clone()).collect();
         let claimant = Claimant::new(description.job, priority);
         let label = if description.name.is_empty() { id.hex() } else { description.name.clone() };

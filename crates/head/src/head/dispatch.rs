@@ -168,6 +168,7 @@ impl HeadCore {
         while self.serve() {
             self.exchange();
         }
+        self.notice_never_placed();
         self.look_after_waiting();
         self.start_submissions();
         self.exchange();

@@ -7,10 +7,13 @@
 //! - DRAIN-3: without a deadline, and where all is done before it, the node ends when nothing is left there: no worker,
 //!   no program, no bundle, and no object of which there is no other copy.
 //! - DRAIN-4: the bundles of a group that are there move together, when nothing runs within them.
+//! - DRAIN-5: that a node is to be emptied, or is kept after all, is written down before it is answered, and holds for the
+//!   heads that come after this one.
 
 use super::HeadCore;
 use crate::clock::Alarm;
-use crate::members::{Left, Order};
+use crate::journal::{Row, Undo};
+use crate::members::{DrainRow, Left, Order};
 use crate::placement_groups::{GroupPhase, PlacementGroup};
 use crate::workers::Duty;
 use oxiray_ids::{NodeId, ObjectId, PlacementGroupId};
@@ -28,14 +31,22 @@ impl HeadCore {
     pub(crate) fn drain_asked(&mut self, from: Key, asked: &DrainAsked) {
         let (request, version) = (asked.request, STATE_VERSION);
         let report = |told| StateReport { request, drained: Some(told), version, ..StateReport::default() };
-        let answer = self.drain(asked).map(report);
+        let answer = self.drain(from, asked).map(report);
         self.answer_state(from, request, answer, String::new());
     }
 
-    fn drain(&mut self, asked: &DrainAsked) -> Result<DrainTold, String> {
+    fn drain(&mut self, from: Key, asked: &DrainAsked) -> Result<DrainTold, String> {
         check_name("a node's name", &asked.node)?;
         check_name("a reason", &asked.reason)?;
         let (key, node) = self.members.drainable(&asked.node)?;
+        let before = self.members.drains.get(&key).map(|drain| drain.asked.clone());
+        let told = self.drain_member(key, node, asked)?;
+        let undo = Undo::Drain { request: asked.request, node, before };
+        self.durable.asked(from, undo, Some(self.out.len()));
+        Ok(told)
+    }
+
+    fn drain_member(&mut self, key: Key, node: NodeId, asked: &DrainAsked) -> Result<DrainTold, String> {
         if asked.undo {
             return self.keep_after_all(key, node);
         }
@@ -45,7 +56,8 @@ impl HeadCore {
         }
         let is_new = !self.members.drains.contains_key(&key);
         self.log(format!("node {node} is being drained, {}: {}", Self::in_words(asked.deadline_ms), asked.reason));
-        self.begin_drain(key, asked.deadline_ms, asked.reason.clone());
+        let until_ms = asked.deadline_ms.map(|left| self.clock.wall_ms.saturating_add(left));
+        self.begin_drain(key, DrainRow { reason: asked.reason.clone(), until_ms });
         if is_new {
             self.drain_on(key);
         }
@@ -54,7 +66,7 @@ impl HeadCore {
 
     /// Empties a node whose end is decided: what runs there may end by itself.
     fn drain_for(&mut self, key: Key, reason: &str) {
-        self.begin_drain(key, None, reason.to_owned());
+        self.begin_drain(key, DrainRow { reason: reason.to_owned(), until_ms: None });
         self.drain_on(key);
     }
 
@@ -66,20 +78,41 @@ impl HeadCore {
         }
     }
 
-    fn begin_drain(&mut self, key: Key, deadline_ms: Option<u64>, reason: String) {
-        let until = deadline_ms.map(|left| self.clock.now + Duration::from_millis(left));
-        self.note_draining(ChronicleEvent::NodeDraining, key, &reason);
+    fn begin_drain(&mut self, key: Key, asked: DrainRow) {
+        let left_ms = |until_ms: u64| until_ms.saturating_sub(self.clock.wall_ms);
+        let until = asked.until_ms.map(|until_ms| self.clock.now + Duration::from_millis(left_ms(until_ms)));
+        self.note_draining(ChronicleEvent::NodeDraining, key, &asked.reason);
         let drain = self.members.drains.entry(key).or_default();
-        (drain.until, drain.reason) = (until, reason);
+        (drain.until, drain.asked) = (until, asked);
+        self.write_drain(key);
         self.members.show(key);
         self.tell_draining(key);
     }
 
-    /// A member comes back that the last head was emptying.
-    pub(super) fn drain_again(&mut self, key: Key, told: Option<Draining>) {
-        let Some(told) = told.filter(|told| !told.is_over) else { return };
-        self.begin_drain(key, told.left_ms, told.reason);
+    fn write_drain(&mut self, key: Key) {
+        if let Some(node) = self.members.node_of_member(key) {
+            self.durable.touch(Row::Member(node));
+        }
+    }
+
+    /// A member comes back that the last head may have been emptying (DRAIN-5).
+    pub(super) fn drain_again(&mut self, key: Key, node: NodeId) {
+        let Some(asked) = self.members.drained_before.remove(&node) else { return };
+        self.begin_drain(key, asked);
         self.clock.alarm_at(self.clock.now + PERIOD, Alarm::Drain(key));
+    }
+
+    /// What was asked for could not be written down: the node is emptied as `before`, or not at all.
+    pub(super) fn undo_drain(&mut self, node: NodeId, before: Option<DrainRow>) {
+        let Some(key) = self.members.by_node.get(&node).copied() else { return };
+        match before {
+            Some(asked) => {
+                self.begin_drain(key, asked);
+                self.drain_on(key);
+            }
+            // Where it ends already, nothing takes that back.
+            None => drop(self.keep_after_all(key, node)),
+        }
     }
 
     fn in_words(deadline_ms: Option<u64>) -> String {
@@ -95,6 +128,7 @@ impl HeadCore {
         self.members.drains.remove(&key);
         self.log(format!("node {node} is not drained after all"));
         self.note_draining(ChronicleEvent::NodeKept, key, "");
+        self.write_drain(key);
         self.members.show(key);
         self.pending.is_due = true;
         self.tell_all_on(key, &Draining { is_over: true, ..Draining::default() });
@@ -118,9 +152,8 @@ impl HeadCore {
         }
     }
 
-    /// A member and its clients hear how it is being emptied.
+    /// The clients on a member hear how it is being emptied.
     fn tell_all_on(&mut self, member: Key, told: &Draining) {
-        self.order_member(member, told.clone());
         for client in self.clients_on(member) {
             self.send(client, told.clone());
         }
@@ -151,7 +184,7 @@ impl HeadCore {
         let Some(drain) = self.members.drains.get_mut(&key) else { return };
         drain.is_dismissed = true;
         let why = if is_empty { "nothing is left there" } else { "its time is over" };
-        let text = format!("this node was drained ({}), and {why}", drain.reason);
+        let text = format!("this node was drained ({}), and {why}", drain.asked.reason);
         self.log(format!("member {key} is told to end: {why}"));
         self.send(key, NodeDismissed { text });
     }

@@ -173,7 +173,7 @@ impl HeadCore {
             self.end_actor(id, "its job is over, and it was not detached.");
         }
         self.end_groups_of_job(job);
-        for (namespace, key) in self.growth.hopes_end(&mut self.durable.kept, job) {
+        for (namespace, key) in self.growth.withdraw_optional_demand(&mut self.durable.kept, job) {
             self.durable.touch(Row::KeyValueStore(namespace, key));
         }
         let Some(detail) = self.jobs.details.get(&job) else { return };

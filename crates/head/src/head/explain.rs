@@ -265,9 +265,10 @@ impl HeadCore {
             Some(Reason { obstacle: Obstacle::Busy(busy), among, .. }) => (among, busy),
             Some(never) => {
                 if let Some(group) = self.growth.group_for(resource_request) {
+                    let how_far = self.growth.how_far(group);
                     return format!(
                         "{what} has waited {waited} s for {demand}{others}: the autoscaler is to bring a machine of \
-                         group `{group}`"
+                         group `{group}`{how_far}"
                     );
                 }
                 let reason = never.message(&what);

@@ -72,7 +72,7 @@ impl HeadCore {
         }
         let id = asked.group;
         check_name("a placement group's name", &asked.name).map_err(invalid)?;
-        let group = group_of(asked).map_err(invalid)?;
+        let group = Arc::new(group_of(asked).map_err(invalid)?);
         let owner =
             if asked.detached { GroupOwner::Nobody } else { self.owner_of_what(from, job).ok_or_else(ending)? };
         let namespace = self.jobs.known.namespace_of(job);
@@ -100,8 +100,8 @@ impl HeadCore {
         let queued = self.enqueue(
             PendingKind::Group { id, maker: from },
             Claimant::new(job, asked.priority),
-            label.clone(),
-            Need::Group(Arc::new(group.clone())),
+            label,
+            Need::Group(group),
         );
         let ticket = queued.map_err(|text| {
             self.groups.known.remove(id, &text);
@@ -119,15 +119,26 @@ impl HeadCore {
                 preemptible: asked.preemptible,
             },
         );
-        self.notice_never_placed(job, &label, &group);
+        self.groups.unjudged.push(id);
         Ok(Taken::New)
     }
 
-    /// The driver of a group for which this cluster has no place is told that it waits for one to join.
-    fn notice_never_placed(&mut self, job: JobId, label: &str, group: &Group) {
-        let fleet = &mut self.members.fleet;
-        let has_no_place = fleet.find_group(group, &[]).is_none() && !fleet.could_ever_place(group);
-        let need = Need::Group(Arc::new(group.clone()));
+    /// The drivers of groups that are new and wait are told where this cluster has no place for them.
+    pub(super) fn notice_never_placed(&mut self) {
+        for id in std::mem::take(&mut self.groups.unjudged) {
+            let ticket = self.groups.reservations.get(&id).and_then(|reservation| reservation.ticket);
+            let waiting = ticket.and_then(|ticket| self.pending.wanted.get(&ticket));
+            if let (Some(waiting), Some(found)) = (waiting, self.groups.known.get(id)) {
+                let (job, label, group) =
+                    (found.description.job, waiting.label.clone(), found.description.group.clone());
+                self.notice_if_never(job, &label, &group);
+            }
+        }
+    }
+
+    fn notice_if_never(&mut self, job: JobId, label: &str, group: &Arc<Group>) {
+        let has_no_place = !self.members.fleet.could_ever_place(group);
+        let need = Need::Group(group.clone());
         if has_no_place
             && let views = self.members.all_views()
             && !self.growth.is_brought(&views, &need)

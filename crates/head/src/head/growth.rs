@@ -2,7 +2,7 @@
 
 use super::HeadCore;
 use crate::clock::{Alarm, Due};
-use crate::growth::{KINDS_MAX, hopes, machine_record, standing, waiting_record};
+use crate::growth::{KINDS_MAX, machine_record, optional_demand, standing, waiting_record};
 use oxiray_machine::Key;
 use oxiray_wire::message::{GrowthReport, GrowthState, Refused};
 use oxiray_wire::state::{ChronicleEntry, ChronicleEvent, GrowthView, STATE_VERSION};
@@ -75,7 +75,7 @@ impl HeadCore {
         });
         GrowthView {
             machines: std::iter::once(own).chain(members).collect(),
-            waiting: waiting.chain(hopes(&self.durable.kept)).take(KINDS_MAX).collect(),
+            waiting: waiting.chain(optional_demand(&self.durable.kept)).take(KINDS_MAX).collect(),
             standing: standing(&self.durable.kept),
         }
     }

@@ -3,7 +3,8 @@
 use super::HeadCore;
 use crate::journal::{Asked, Undo};
 use oxiray_machine::{Effect, Key};
-use oxiray_wire::message::{ActorAnswer, Failure, FailureCode, GroupAnswer, KeyValueAnswer, Refused};
+use oxiray_wire::message::{ActorAnswer, Failure, FailureCode, GroupAnswer, KeyValueAnswer, Refused, StateReport};
+use oxiray_wire::state::STATE_VERSION;
 
 impl HeadCore {
     /// Of what came of a turn, what may be done now (CORE-6), and what is to be written.
@@ -61,6 +62,10 @@ impl HeadCore {
                 self.end_actor(id, &format!("it was never made: {}.", failure.text));
                 self.durable.deny(id, &failure);
                 ActorAnswer { request, failure: Some(failure), ..ActorAnswer::default() }.into()
+            }
+            Undo::Drain { request, node, before } => {
+                self.undo_drain(node, before);
+                StateReport { request, failure: Some(failure), version: STATE_VERSION, ..StateReport::default() }.into()
             }
             Undo::Submission { request, id } => self.unsubmit(request, &id, failure),
             Undo::Group { request, id } => {

@@ -1,12 +1,14 @@
-//! Room that is kept for a request which smaller ones overtake.
+//! Room that is kept for a request which smaller ones overtake, or for which others end.
 
 use super::HeadCore;
 use crate::clock::Alarm;
 use crate::demands::Need;
-use crate::large::{LargeRequests, nearest};
+use crate::large::{LargeRequests, Places, nearest};
 use oxiray_ids::{JobId, NodeId};
 use oxiray_resources::{Capacity, Demand, FreeDevices, Quantity, ResourceName, Room};
-use oxiray_scheduler::{Claimant, Found, Near};
+use oxiray_scheduler::{Claimant, Found, Near, Priority};
+use std::collections::BTreeSet;
+use std::time::Instant;
 
 impl HeadCore {
     /// Keeps room for a request that is overtaken again and again, where there is none for which some is kept.
@@ -25,12 +27,19 @@ impl HeadCore {
             let nodes = self.members.views().filter(|(_, view)| asked.may_be_met_on(view));
             let nodes = nodes.map(|(_, view)| (view, Demand::sum(&self.pending.fairness.leased_on(view.node))));
             if let Some(place) = nearest(nodes, &asked.demand) {
-                found = Some(((ticket, asked.clone()), waiting.claimant.priority, place));
+                found = Some(((ticket, waiting.resource_request.clone()), waiting.claimant.priority, place));
                 break;
             }
         }
         if let Some((waits, priority, place)) = found {
             let until = self.pending.large.keep(waits, priority, place, self.clock.now);
+            self.clock.alarm_at(until, Alarm::KeptRoom);
+        }
+    }
+
+    /// LARGE-4: others end for one who waits, at the latest by then.
+    pub(super) fn keep_made_room(&mut self, waits: (u64, Need), priority: Priority, places: Places, ended_by: Instant) {
+        if let Some(until) = self.pending.large.keep_made(waits, priority, places, ended_by) {
             self.clock.alarm_at(until, Alarm::KeptRoom);
         }
     }
@@ -49,49 +58,65 @@ impl HeadCore {
 
     /// Whether that node is where room is kept, of which the demand would take some.
     pub(super) fn is_kept_room(&self, node: NodeId, demand: &Demand) -> bool {
-        self.pending.large.kept().is_some_and(|kept| kept.node == node && kept.is_taken_by(demand))
+        self.pending.large.kept().is_some_and(|kept| kept.is_taken_on(node, demand))
+    }
+
+    /// Whether one of the demands could take of what is kept.
+    pub(super) fn may_meet_kept_room<'a>(&self, mut demands: impl Iterator<Item = &'a Demand>) -> bool {
+        self.pending.large.kept().is_some_and(|kept| demands.any(|demand| kept.is_taken_by(demand)))
     }
 
     /// For the rest of this round nobody finds what is kept, unless it is enough by now: then the one for whom it is kept is
     /// served in this round, or was. Returns whether it is hidden.
     pub(super) fn hide_kept_room(&mut self) -> bool {
         let Some(kept) = self.pending.large.kept() else { return false };
-        if matches!(self.members.fleet.find(&kept.request, &Near::default()), Found::On(_)) {
+        let is_enough = match &kept.need {
+            Need::ResourceRequest(request) => {
+                matches!(self.members.fleet.find(request, &Near::default()), Found::On(_))
+            }
+            Need::Group(group) => self.members.fleet.find_group(group, &[]).is_some(),
+            Need::Within { .. } => true,
+        };
+        if is_enough {
             return false;
         }
-        let Some(mut view) = self.members.fleet.view_of(kept.node) else { return false };
-        for name in &kept.resources {
-            view.free.entry(name.clone()).and_modify(|free| *free = Quantity::ZERO);
-            view.free_devices.entry(name.clone()).and_modify(|devices| *devices = without_free(devices));
+        for (node, resources) in &kept.places {
+            let Some(mut view) = self.members.fleet.view_of(*node) else { continue };
+            for name in resources {
+                view.free.entry(name.clone()).and_modify(|free| *free = Quantity::ZERO);
+                view.free_devices.entry(name.clone()).and_modify(|devices| *devices = without_free(devices));
+            }
+            self.members.fleet.put(&view);
         }
-        self.members.fleet.put(&view);
         self.pending.large.is_hidden = true;
         true
     }
 
-    /// The round is over: the node is shown as it stands.
-    pub(super) fn show_kept_room(&mut self, node: Option<NodeId>) {
-        if std::mem::take(&mut self.pending.large.is_hidden)
-            && let Some(key) = node.and_then(|node| self.members.by_node.get(&node).copied())
-        {
-            self.members.show(key);
+    /// The round is over: the nodes where room is kept are shown as they stand.
+    pub(super) fn show_kept_room(&mut self, nodes: &[NodeId]) {
+        if std::mem::take(&mut self.pending.large.is_hidden) {
+            for node in nodes {
+                if let Some(key) = self.members.by_node.get(node).copied() {
+                    self.members.show(key);
+                }
+            }
         }
     }
 
     /// Why a request waits for which room is kept, or from which it is; nothing where that has nothing to do with it.
     pub(super) fn kept_room_in_words(&self, ticket: u64, demand: &Demand) -> Option<String> {
         let kept = self.pending.large.kept()?;
-        let names: Vec<&str> = kept.resources.iter().map(ResourceName::as_str).collect();
-        let (names, node) = (names.join(" and "), kept.node.hex());
+        let names: BTreeSet<&str> = kept.places.values().flatten().map(ResourceName::as_str).collect();
+        let names = names.into_iter().collect::<Vec<_>>().join(" and ");
+        let nodes: Vec<String> = kept.places.keys().map(NodeId::hex).collect();
+        let nodes = format!("{} {}", if nodes.len() == 1 { "node" } else { "nodes" }, nodes.join(", "));
         if kept.ticket == ticket {
-            return Some(format!(
-                "it was overtaken often, and the {names} that become free on node {node} are kept for it"
-            ));
+            let why = if kept.is_made { "others end for it" } else { "it was overtaken often" };
+            return Some(format!("{why}, and the {names} that become free on {nodes} are kept for it"));
         }
-        let for_whom = self.pending.wanted.get(&kept.ticket)?;
-        let label = &for_whom.label;
-        kept.is_taken_by(demand)
-            .then(|| format!("the {names} of node {node} are kept for `{label}`, which was overtaken often"))
+        let label = &self.pending.wanted.get(&kept.ticket)?.label;
+        let why = if kept.is_made { "for which others end" } else { "which was overtaken often" };
+        kept.is_taken_by(demand).then(|| format!("the {names} of {nodes} are kept for `{label}`, {why}"))
     }
 }
 

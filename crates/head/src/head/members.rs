@@ -93,7 +93,7 @@ impl HeadCore {
         }
         self.bundles_lost(key, node);
         let how = match self.members.drains.remove(&key) {
-            Some(drain) if was_drained => format!("it was drained: {}", drain.reason),
+            Some(drain) if was_drained => format!("it was drained: {}", drain.asked.reason),
             _ => "its daemon ended or was killed".to_owned(),
         };
         self.note_lost(node, &member.told.name, &how);

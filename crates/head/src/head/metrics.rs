@@ -6,9 +6,9 @@ use crate::machine_gauges::MachineGauges;
 use crate::metrics::{ClusterGauge, ClusterSample, MetricKind as Kind, Sample, Tags};
 use crate::workers::Duty;
 use oxiray_machine::Key;
-use oxiray_state::actor_state;
+use oxiray_state::{actor_state, is_pending};
 use oxiray_wire::message::{MetricKind, MetricSample, Metrics, MetricsQuery, MetricsReport};
-use oxiray_wire::state::{ActorPhase, DemandKind};
+use oxiray_wire::state::{ActorPhase, ChronicleEntry, ChronicleEvent, DemandKind};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The version of Ray whose names these are.
@@ -28,6 +28,10 @@ impl HeadCore {
     /// A process tells what it recorded.
     pub(super) fn metrics_told(&mut self, from: Key, told: Metrics) {
         let Some(by) = self.clients.id_of(from) else { return };
+        for (name, text) in self.figures.training.reported(&told.samples, self.clock.wall_ms) {
+            let (event, job) = (ChronicleEvent::TrainReported, self.clients.job_of(from));
+            self.note(ChronicleEntry { event, job, worker: Some(by), name, text, ..ChronicleEntry::default() });
+        }
         for sample in told.samples.into_iter().map(sample_of) {
             if let Err(reason) = self.figures.metrics.record(by, sample) {
                 self.log(format!("metric {reason}"));
@@ -164,7 +168,7 @@ impl HeadCore {
         let failed = counts(self.members.lost.iter().map(|lost| group(&lost.view.labels)).collect());
         let state = self.growth.shown().unwrap_or_default();
         let pending = state.groups.iter().map(|group| {
-            let waits = group.counts.iter().filter(|(state, _)| *state != "running").map(|(_, count)| *count);
+            let waits = group.counts.iter().filter(|(state, _)| is_pending(state)).map(|(_, count)| *count);
             (group.name.clone(), f64::from(waits.sum::<u32>()))
         });
         let pending: BTreeMap<String, f64> = pending.filter(|(_, count)| *count > 0.0).collect();

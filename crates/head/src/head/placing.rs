@@ -36,7 +36,7 @@ impl HeadCore {
         let mut shares = std::mem::take(self.pending.fairness.shares());
         let served = queue.serve(&mut shares, |claimant, need, ticket| {
             let Need::ResourceRequest(resource_request) = need else {
-                return self.share_of_group(need, *ticket, &mut round);
+                return self.share_of_group(need, claimant, *ticket, &mut round);
             };
             if self.pending.fairness.stands_back(claimant, self.clock.now) {
                 return None;
@@ -55,9 +55,22 @@ impl HeadCore {
     }
 
     /// Room for a group, or a part of what it has.
-    fn share_of_group(&mut self, need: &Need, ticket: u64, round: &mut Round) -> Option<Share> {
+    fn share_of_group(
+        &mut self,
+        need: &Need,
+        claimant: Claimant<JobId>,
+        ticket: u64,
+        round: &mut Round,
+    ) -> Option<Share> {
         if let Need::Group(group) = need {
-            return self.room_for(ticket, group).map(Share::BundlePlacement);
+            let is_kept_from = self.may_meet_kept_room(group.bundles.iter().map(|bundle| &bundle.demand))
+                && !self.may_take_kept_room(claimant, ticket);
+            if is_kept_from && !self.hide_kept_room() {
+                return None;
+            }
+            let room = self.room_for(ticket, group)?;
+            self.pending.large.waits_no_more(ticket);
+            return Some(Share::BundlePlacement(room));
         }
         round.budget = round.budget.checked_sub(1)?;
         let (member, parts) = self.share_within(need)?;

@@ -4,6 +4,7 @@ use super::HeadCore;
 use crate::clock::Alarm;
 use crate::demands::Need;
 use crate::fairness::Holder;
+use crate::large::Places;
 use crate::placement_groups::{GroupPhase, PlacementGroup};
 use crate::preemption::{
     CONSIDERED_MAX, MACHINES_MAX, PATIENCE, PATIENCE_FOR_MACHINES, Step, TAKEN_MAX, Victim, Warned,
@@ -13,7 +14,9 @@ use crate::workers::{Duty, Worker};
 use oxiray_ids::{JobId, NodeId, PlacementGroupId};
 use oxiray_machine::Key;
 use oxiray_resources::ResourceName;
-use oxiray_scheduler::{Eviction, HeldPart, NodeView, Preemptible, Priority, SoughtRoom, UrgentWaiter, preempt};
+use oxiray_scheduler::{
+    Asks as _, Eviction, HeldPart, NodeView, Preemptible, Priority, SoughtRoom, UrgentWaiter, preempt,
+};
 use oxiray_wire::message::{Notice, Preemption};
 use oxiray_wire::state::ExitKind;
 use std::cmp::Reverse;
@@ -77,8 +80,11 @@ impl HeadCore {
         let views = self.views_for(&candidates, &ending, has_groups);
         let chosen = preempt(&waiters, views, &ending, candidates.clone(), TAKEN_MAX);
         for Eviction { waiter, victims } in chosen {
+            let Urgent { ticket, priority, need, .. } = &urgent[waiter];
             let told = candidates.iter().filter(|candidate| victims.contains(&candidate.victim));
-            for told in told.cloned().collect::<Vec<_>>() {
+            let told: Vec<Preemptible<Victim>> = told.cloned().collect();
+            self.keep_made_room((*ticket, need.clone()), *priority, places(&told, need), self.clock.now + grace);
+            for told in told {
                 self.warn(told, &urgent[waiter], grace);
             }
         }
@@ -319,6 +325,18 @@ impl HeadCore {
         let ends: Vec<String> = ends.collect();
         (!ends.is_empty()).then(|| format!("to make room, there ends {}", ends.join(", ")))
     }
+}
+
+/// Where they hold something of what is asked for, and what.
+fn places(held: &[Preemptible<Victim>], need: &Need) -> Places {
+    let mut places = Places::new();
+    for part in held.iter().flat_map(|one| &one.parts) {
+        let is_asked_for =
+            |name: &ResourceName| need.demands().any(|asked| asked.iter().any(|(one, _)| one.source() == name));
+        let names = part.demand.iter().map(|(name, _)| name.source()).filter(|name| is_asked_for(name));
+        places.entry(part.node).or_default().extend(names.cloned());
+    }
+    places
 }
 
 impl Urgent {

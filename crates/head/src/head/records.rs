@@ -5,6 +5,7 @@ use super::HeadCore;
 use crate::actors::{Actor, ActorState, Making};
 use crate::jobs::JobEnd;
 use crate::journal::Row;
+use crate::members::DrainRow;
 use crate::placement_groups::{GroupOwner, PlacementGroup};
 use bytes::Bytes;
 use oxiray_ids::{JobId, NodeId};
@@ -94,6 +95,9 @@ pub(super) struct MemberRow {
     pub(super) ip: String,
     #[prost(string, tag = "2")]
     pub(super) name: String,
+    /// How it is being emptied, where it is.
+    #[prost(message, optional, tag = "3")]
+    pub(super) drain: Option<DrainRow>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -244,8 +248,10 @@ impl HeadCore {
     }
 
     fn member_row(&self, id: NodeId) -> Option<MemberRow> {
-        let member = self.members.by_node.get(&id).and_then(|key| self.members.by_key.get(key))?;
-        Some(MemberRow { ip: member.told.ip.clone(), name: member.told.name.clone() })
+        let key = self.members.by_node.get(&id)?;
+        let member = self.members.by_key.get(key)?;
+        let drain = self.members.drains.get(key).map(|drain| drain.asked.clone());
+        Some(MemberRow { ip: member.told.ip.clone(), name: member.told.name.clone(), drain })
     }
 
     fn actor_row(&self, actor: &Actor<Failure>, making: Option<&Making>) -> ActorRow {

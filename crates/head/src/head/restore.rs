@@ -17,6 +17,7 @@ use oxiray_journal::{Rows, Table};
 use oxiray_wire::message::{ActorCreate, Value};
 use prost::Message;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// An identifier within a row. Rows are the head's own; one that is empty names nothing.
@@ -75,8 +76,10 @@ impl HeadCore {
                 }
                 table::JOB => self.restore_job(identifier(key, *table, JobId::from_slice)?, row(*table, value)?),
                 table::MEMBER => {
-                    let _: MemberRow = row(*table, value)?;
-                    members.insert(identifier(key, *table, NodeId::from_slice)?);
+                    let node = identifier(key, *table, NodeId::from_slice)?;
+                    let MemberRow { drain, .. } = row(*table, value)?;
+                    self.members.drained_before.extend(drain.map(|drain| (node, drain)));
+                    members.insert(node);
                 }
                 table::ACTOR => {
                     self.restore_actor(identifier(key, *table, ActorId::from_slice)?, row(*table, value)?);
@@ -182,7 +185,7 @@ impl HeadCore {
             return Err(unread());
         }
         let name = asked.name.clone();
-        let description = GroupDescription { id, job, owner, name, namespace: row.namespace, group };
+        let description = GroupDescription { id, job, owner, name, namespace: row.namespace, group: Arc::new(group) };
         self.groups.known.restore(description, nodes, row.was_created);
         let maker = self.new_key();
         let (since, priority, preemptible) = (self.clock.now, asked.priority, asked.preemptible);

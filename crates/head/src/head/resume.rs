@@ -46,7 +46,6 @@ impl HeadCore {
     pub(super) fn resume_member(&mut self, key: Key, told: NodeResume) -> Result<(), ProtocolError> {
         let described = told.node.ok_or(ProtocolError::Description)?;
         let (node, state) = (described.node, described.state.clone());
-        let draining = described.draining.clone();
         if !self.durable.resumption.awaits_node(node) {
             let text = "this head does not wait for the node any more: it is to end its work and to join anew".into();
             self.send(key, Refused { text });
@@ -69,7 +68,7 @@ impl HeadCore {
         self.end_searches_that_are_answered();
         self.actors_missing(node);
         self.pending.is_due = true;
-        self.drain_again(key, draining);
+        self.drain_again(key, node);
         self.end_resumption_when_done();
         Ok(())
     }
@@ -270,6 +269,7 @@ impl HeadCore {
             self.log(format!("node {node} did not come back"));
             let nobody = self.new_key();
             self.durable.touch(Row::Member(node));
+            self.members.drained_before.remove(&node);
             self.bundles_lost(nobody, node);
             self.actors_missing(node);
         }

@@ -30,10 +30,12 @@ impl HeadCore {
         self.end_resumption_when_done();
     }
 
-    /// Everybody may be back who will be.
+    /// Every process that can return may have done so.
     pub(super) fn end_resumption_when_done(&mut self) {
         let Some(ended) = self.durable.resumption.end() else { return };
-        self.log("everybody is back who will be".to_owned());
+        self.log(
+            "the head has resumed: every process that could return has done so, and the others are given up".to_owned(),
+        );
         // Jobs that ended with the last head, or before, and of which nothing has come back.
         let over = self.jobs.details.iter().filter(|(_, detail)| detail.is_over).map(|(job, _)| *job);
         for job in over.collect::<Vec<_>>() {

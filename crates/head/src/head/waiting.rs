@@ -28,7 +28,8 @@ impl HeadCore {
         if !std::mem::take(&mut self.pending.is_due) || self.pending.queue.is_empty() {
             return false;
         }
-        let kept_on = self.pending.large.kept().map(|kept| kept.node);
+        let kept_on: Vec<NodeId> =
+            self.pending.large.kept().into_iter().flat_map(|kept| kept.places.keys().copied()).collect();
         for (ticket, share) in self.serve_queue(STARTING_MAX.saturating_sub(self.workers.starting)) {
             let wanted = self.pending.wanted.remove(&ticket).expect("a ticket in the queue has someone who wants it");
             let is_over = !self.jobs.details.contains_key(&wanted.claimant.job);
@@ -43,7 +44,7 @@ impl HeadCore {
                 Share::On(member, need, parts) => self.order(member, ticket, wanted, (need, parts)),
             }
         }
-        self.show_kept_room(kept_on);
+        self.show_kept_room(&kept_on);
         true
     }
 

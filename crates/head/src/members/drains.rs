@@ -3,6 +3,7 @@
 use oxiray_ids::ObjectId;
 use oxiray_wire::message::Draining;
 use oxiray_wire::state::{DrainState, LeftOnNode};
+use prost::Message;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -13,10 +14,20 @@ const COPIES_MAX: u32 = 3;
 /// How many copies are asked for at once.
 const COPYING_MAX: usize = 32;
 
+/// A request to have a node emptied, which outlives the head that took it (DRAIN-5).
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(crate) struct DrainRow {
+    #[prost(string, tag = "1")]
+    pub(crate) reason: String,
+    /// By when the node ends at the latest, in milliseconds since 1970.
+    #[prost(uint64, optional, tag = "2")]
+    pub(crate) until_ms: Option<u64>,
+}
+
 /// A node that is being emptied.
 #[derive(Debug, Default)]
 pub(crate) struct Drain {
-    pub(crate) reason: String,
+    pub(crate) asked: DrainRow,
     pub(crate) until: Option<Instant>,
     /// It was told to end.
     pub(crate) is_dismissed: bool,
@@ -88,13 +99,13 @@ impl Drain {
     /// What the member and those on it are told.
     pub(crate) fn told(&self, now: Instant) -> Draining {
         let left_ms = self.left_of_time(now).map(|left| left.as_millis() as u64);
-        Draining { left_ms, reason: self.reason.clone(), is_over: false }
+        Draining { left_ms, reason: self.asked.reason.clone(), is_over: false }
     }
 
     /// The same for people and programs.
     pub(crate) fn shown(&self, left: Left, now: Instant) -> DrainState {
         DrainState {
-            reason: self.reason.clone(),
+            reason: self.asked.reason.clone(),
             deadline_s: self.left_of_time(now).map(|left| left.as_secs_f64()),
             left: Some(left.shown()),
             words: self.in_words(left, now),
@@ -103,7 +114,8 @@ impl Drain {
 
     /// The same in a sentence.
     pub(crate) fn in_words(&self, left: Left, now: Instant) -> String {
-        let reason = if self.reason.is_empty() { String::new() } else { format!(" ({})", self.reason) };
+        let reason = &self.asked.reason;
+        let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
         let when = self
             .left_of_time(now)
             .map_or("when nothing is left there".to_owned(), |left| format!("in {:.0} s at most", left.as_secs_f64()));

@@ -33,6 +33,8 @@ pub(crate) struct GroupTable {
     pub(crate) known: PlacementGroups,
     /// What there is besides of those that are not removed.
     pub(crate) reservations: BTreeMap<PlacementGroupId, Reservation>,
+    /// Those that came since it was last looked who cannot ever be placed.
+    pub(crate) unjudged: Vec<PlacementGroupId>,
 }
 
 impl GroupTable {

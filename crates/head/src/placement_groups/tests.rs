@@ -21,7 +21,14 @@ fn described(number: u8, bundles: usize, name: &str, owner: GroupOwner) -> Group
     let demand = Demand::new([(ResourceName::CPU, Quantity::ONE)]).expect("a demand");
     let bundle = Bundle { demand, selector: Selector::default() };
     let group = Group { strategy: GroupStrategy::Pack, bundles: vec![bundle; bundles], preferred: None, domain: None };
-    GroupDescription { id: id(number), job: JOB, owner, name: name.into(), namespace: "ns".into(), group }
+    GroupDescription {
+        id: id(number),
+        job: JOB,
+        owner,
+        name: name.into(),
+        namespace: "ns".into(),
+        group: Arc::new(group),
+    }
 }
 
 fn make(groups: &mut PlacementGroups, number: u8, bundles: usize) {

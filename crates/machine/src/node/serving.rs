@@ -13,12 +13,11 @@ use crate::{Effect, GroupMembership, Key, amounts, demand};
 use oxiray_ids::{JobId, WorkerNumber};
 use oxiray_resources::{Demand, Grant};
 use oxiray_wire::message::{
-    Draining, Environment, Failure, FailureCode, HeadOrder, JobAnnounced, NodeJoin, NodeReport, NodeState, Notice,
-    Place, PlaceRefused, Placed,
+    Environment, Failure, FailureCode, HeadOrder, JobAnnounced, NodeJoin, NodeReport, NodeState, Notice, Place,
+    PlaceRefused, Placed,
 };
 use oxiray_wire::state::NodeStatistics;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 /// How a node gets fences, for who must have one.
 const WAYS_TO_A_FENCE: &str = "Fences take root, or a cgroup that is delegated with CAP_BPF and CAP_NET_ADMIN, or a kernel with \
@@ -36,7 +35,7 @@ impl NodeCore {
         let is_far = !join.listens.is_empty();
         let link = stream.map_or(Link::InProcess(Vec::new()), |key| Link::Stream { key, is_far });
         let (bundles, held) = (SetAside::default(), BTreeMap::new());
-        self.head = Some(ServedHead { link, order: 0, told, bundles, held, draining: None });
+        self.head = Some(ServedHead { link, order: 0, told, bundles, held });
         join
     }
 
@@ -57,7 +56,6 @@ impl NodeCore {
             session: self.about.session.clone(),
             name: self.plan.name.clone(),
             listens,
-            draining: self.draining_told(),
             device_sizes: device_sizes(self.ledger.inventory(), &self.plan.offer),
         }
     }
@@ -95,7 +93,6 @@ impl NodeCore {
             HeadOrder::JobAnnounced(told) => self.job_told(*told),
             HeadOrder::JobOver(said) => self.job_over(said.job),
             HeadOrder::EnvironmentMade(said) => self.environment_made(*said),
-            HeadOrder::Draining(said) => self.note_draining(&said),
             HeadOrder::Place(order) => self.place_for_head(*order),
             HeadOrder::GroupPrepare(order) => self.prepare_for_head(&order),
             HeadOrder::GroupRelease(said) => self.release_for_head(&said),
@@ -323,20 +320,5 @@ impl NodeCore {
         let (uses, conditions) = (self.devices.measured.uses.clone(), self.device_conditions());
         let store_used = self.usage.store_used;
         NodeState { order, free, devices, store_used, uses, conditions, ..NodeState::default() }
-    }
-
-    /// This node is being emptied: it remembers for the next head.
-    fn note_draining(&mut self, said: &Draining) {
-        let until = said.left_ms.map(|left| self.now + Duration::from_millis(left));
-        if let Some(head) = &mut self.head {
-            head.draining = (!said.is_over).then(|| (until, said.reason.clone()));
-        }
-    }
-
-    /// That the machine is being emptied, as the head last said so.
-    pub fn draining_told(&self) -> Option<Draining> {
-        let (until, reason) = self.head.as_ref()?.draining.clone()?;
-        let left_ms = until.map(|until| until.saturating_duration_since(self.now).as_millis() as u64);
-        Some(Draining { left_ms, reason, is_over: false })
     }
 }

@@ -1,10 +1,10 @@
-//! The processes that answer over HTTP, a head's dashboard and a node's exporter of metrics: one program, started where it
-//! was asked for, and again whenever it ends.
+//! The processes that answer over HTTP, a head's dashboard and a node's exporter of metrics, and the one that records history:
+//! one program, started where it was asked for, and again whenever it ends.
 //!
 //! It is a visitor of this daemon, which never waits for it. Its end is a line in daemon.log, and no reason for anything else.
 
 use super::SESSION_VARIABLE;
-use crate::config::{DashboardConfig, MetricsConfig};
+use crate::config::{Config, DashboardConfig, HeadConfig, MetricsConfig};
 use crate::session::{Session, create};
 use oxiray_wire::state::MetricsPlace;
 use std::io;
@@ -21,17 +21,30 @@ const DELAY_MAX: Duration = Duration::from_secs(60);
 /// What it is started for.
 #[derive(Debug)]
 pub(crate) enum HttpPurpose {
-    /// It answers for the head's cluster.
-    Dashboard(DashboardConfig),
+    /// It answers for the head's cluster, and records its history at that place, where one is named.
+    Dashboard(DashboardConfig, Option<String>),
+    /// It records the history of the head's cluster at that place, and answers nobody.
+    History(String),
     /// It exports the metrics of the node.
     Metrics(MetricsConfig),
 }
 
 impl HttpPurpose {
+    /// What a daemon with this configuration starts it for.
+    pub(crate) fn all(config: &Config) -> impl Iterator<Item = Self> {
+        let HeadConfig { dashboard, history, .. } = config.head.clone();
+        let of_head = match dashboard {
+            Some(dashboard) => Some(Self::Dashboard(dashboard, history)),
+            None => history.map(Self::History),
+        };
+        of_head.into_iter().chain(config.metrics.clone().map(Self::Metrics))
+    }
+
     /// What people call it, and its file among the session's logs.
     fn name(&self) -> &'static str {
         match self {
-            Self::Dashboard(_) => "dashboard",
+            Self::Dashboard(..) => "dashboard",
+            Self::History(_) => "history",
             Self::Metrics(_) => "metrics",
         }
     }
@@ -100,9 +113,15 @@ impl HttpProgram {
     fn command(&self, session: &Session) -> io::Result<Command> {
         let output = create(&session.logs().join(format!("{}.log", self.name())))?;
         let mut command = Command::new(std::env::current_exe()?.with_file_name(PROGRAM));
-        command.arg("--session").arg(session.directory()).arg(format!("--daemon={}", std::process::id()));
+        command.arg("serve").arg("--session").arg(session.directory()).arg(format!("--daemon={}", std::process::id()));
         match &self.purpose {
-            HttpPurpose::Dashboard(config) => add_dashboard(&mut command, config),
+            HttpPurpose::Dashboard(config, history) => {
+                add_dashboard(&mut command, config);
+                command.args(history.iter().map(|place| format!("--history={place}")));
+            }
+            HttpPurpose::History(place) => {
+                command.arg("--record-only").arg(format!("--history={place}"));
+            }
             HttpPurpose::Metrics(MetricsConfig { host, port, open }) => {
                 command.arg("--metrics-only").arg(format!("--port={port}"));
                 command.args(host.map(|host| format!("--host={host}")));
@@ -138,7 +157,7 @@ mod tests {
     #[test]
     fn it_is_started_again_ever_later_and_soon_again_where_it_ran_for_long() {
         let mut now = Instant::now();
-        let mut dashboard = HttpProgram::new(HttpPurpose::Dashboard(DashboardConfig::default()), now);
+        let mut dashboard = HttpProgram::new(HttpPurpose::Dashboard(DashboardConfig::default(), None), now);
         assert_eq!(dashboard.deadline(), Some(now));
         let mut delays = Vec::new();
         for lived in [0, 0, 0, 0, 0, 0, 0, 0, 60, 0] {

@@ -223,8 +223,9 @@ impl Cell {
     }
 
     /// GROUPS-4.
-    pub(super) fn is_clean(&mut self) -> bool {
-        if self.is_full || self.directories().into_iter().any(|directory| !pids_in(directory).is_empty()) {
+    pub(super) fn is_clean(&mut self, is_left_empty: bool) -> bool {
+        let is_empty = |cell: &Self| cell.directories().into_iter().all(|directory| pids_in(directory).is_empty());
+        if self.is_full || !(is_left_empty || is_empty(self)) {
             return false;
         }
         let is_free = self.limit.is_none() || self.write_limit(None).is_ok();

@@ -82,10 +82,12 @@ impl Daemon {
         self.processes_met_limits(true);
     }
 
-    /// Tells the core who is in the group of a worker that is gone.
-    pub(super) fn look_at_group(&mut self, worker: Key) {
+    /// Tells the core who is in the group of a worker that is gone. Returns whether nobody is.
+    pub(super) fn look_at_group(&mut self, worker: Key) -> bool {
         let left = self.workers.left_in_groups(worker);
+        let is_empty = left.is_empty();
         self.core.group_has(worker, left);
+        is_empty
     }
 
     /// Tells the core of workers whose forks fail: of those that the kernel told of, or of all.

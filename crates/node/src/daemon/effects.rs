@@ -68,7 +68,9 @@ impl Daemon {
             Effect::LeaveStore { client } => self.objects.client_gone(client),
             Effect::Write(changes) => self.write_rows(changes),
             Effect::AskDevice(question) => self.devices.ask(question),
-            Effect::LookAtGroup { worker } => self.look_at_group(worker),
+            Effect::LookAtGroup { worker } => {
+                self.look_at_group(worker);
+            }
             Effect::MeasureDevices => self.devices.measure(),
             Effect::LookAtOpenNodes { workers } => self.devices.look_at_open_nodes(workers),
             Effect::CheckDevice { device } => self.check_device(device),

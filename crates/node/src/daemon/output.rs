@@ -10,7 +10,7 @@ use oxiray_wire::Message;
 use oxiray_wire::message::LogLines;
 use std::path::PathBuf;
 
-/// How a worker ends that was asked to, in the words of `describe_status`.
+/// How a worker ends that was asked to, in the words of `describe_status`: what it printed tells nothing of that.
 const END_AS_USUAL: &str = "exited with status 0";
 
 impl Daemon {
@@ -33,20 +33,26 @@ impl Daemon {
         }
     }
 
-    /// All of a worker is dead, and all that it said is heard: what it printed last is written before that is told.
+    /// All of a worker is dead, and all that it said is heard: what it printed last is written before it is told that this
+    /// says how it ended (LOGS-2).
     pub(super) fn keep_output_of_dead(&mut self, key: Key, how: String) {
         self.drain_output(key);
-        self.workers.leave(key, how, self.turn.now + LEAVING_LIMIT);
-        match self.core.named_in_logs(key) {
-            Some((worker, _)) => self.workers.logs.end(key, worker),
-            None => self.worker_is_kept(key, None),
+        let named = self.core.named_in_logs(key);
+        let is_awaited = named.is_some() && how != END_AS_USUAL && self.workers.has_printed(key);
+        if let Some((worker, _)) = named {
+            self.workers.logs.end(worker, is_awaited.then_some(key));
+        }
+        if is_awaited {
+            self.workers.leave(key, how, self.turn.now + LEAVING_LIMIT);
+        } else {
+            self.worker_is_gone(key, &how);
         }
     }
 
     /// All that a dead worker printed is written, or was waited for long enough.
     pub(super) fn worker_is_kept(&mut self, key: Key, file: Option<PathBuf>) {
         let Some(how) = self.workers.take_leaving(key) else { return };
-        let text = match file.filter(|_| how != END_AS_USUAL) {
+        let text = match file {
             Some(file) => format!("{how}; its last output is in {} on {}", file.display(), self.core.own_ip()),
             None => how,
         };

@@ -2,6 +2,7 @@
 
 use crate::arrival::{Arrival, Return, arrive};
 use crate::authority_file;
+use crate::children::storage::storage;
 use crate::config::{self, Bounds, Config, PlanError};
 use crate::device_client::DeviceClient;
 use crate::entry::Entry;
@@ -10,6 +11,7 @@ use crate::journal::OpenJournal;
 use crate::network::Network;
 use crate::objects::StoreClient;
 use crate::session::{self, Session};
+use crate::spill_place::SpillPlace;
 use crate::start_error::{StartError, Step as _};
 use oxiray_accelerators::Host;
 use oxiray_families::{XIDS_FATAL_VARIABLE, XIDS_IGNORE_VARIABLE, XidRules};
@@ -17,6 +19,7 @@ use oxiray_ids::NodeId;
 use oxiray_journal::Store;
 use oxiray_machine::Plan;
 use oxiray_network::{Authority, Gateway, Limits, Options};
+use oxiray_processes::Companions;
 use oxiray_visitor::Description;
 use oxiray_visitor::session::living;
 use oxiray_wire::frame::protocol;
@@ -49,7 +52,7 @@ pub(super) fn prepare(
     session: &Session,
     private: bool,
     back: Option<&Return<'_>>,
-    stop: &OwnedFd,
+    (stop, companions): (&OwnedFd, Companions),
 ) -> Result<Prepared, StartError> {
     session::sweep(home);
     let host = Host::from_environment().map_err(PlanError::from)?;
@@ -101,13 +104,13 @@ pub(super) fn prepare(
         }
         (None, None) => None,
     };
-    let rules =
-        XidRules::of(host.variable(XIDS_FATAL_VARIABLE).as_deref(), host.variable(XIDS_IGNORE_VARIABLE).as_deref());
+    let xids = [XIDS_FATAL_VARIABLE, XIDS_IGNORE_VARIABLE].map(|name| host.variable(name));
+    let rules = XidRules::of(xids[0].as_deref(), xids[1].as_deref());
     let devices = DeviceClient::of(&host, &plan.offer, &rules?).step("prepare to ask about its devices")?;
     let address = joined.as_ref().map_or_else(|| format!("{}:{port}", plan.ip), |it| it.admitted.address.clone());
-    let spill = config.machine.spill_directory.clone().unwrap_or_else(|| session.directory().join("spill"));
-    let store = StoreClient::open(plan.store_bytes, spill, bounds.spill_fullness_max).step("open the object store")?;
+    let store = open_store(session, companions, &plan, &bounds)?;
     let mut description = description((address.clone(), &plan.ip), plan.node, joined.is_some(), private);
+    description.listens = network.as_ref().filter(|_| joined.is_none()).map(|network| network.address().to_string());
     if let Some(keeping) = &mut keeping {
         if let Some(known) = known {
             description.token = known.token;
@@ -122,6 +125,22 @@ pub(super) fn prepare(
     }
     let journal = keeping.map(|keeping| keeping.store);
     Ok(Prepared { plan, bounds, devices, address, store, description, listener, joined, network, journal })
+}
+
+/// The object store, which spills into the session's directory where nothing else is said.
+fn open_store(
+    session: &Session,
+    companions: Companions,
+    plan: &Plan,
+    bounds: &Bounds,
+) -> Result<StoreClient, StartError> {
+    let own = session.directory().join("spill");
+    let (spill, storage) = match bounds.spill_place.clone() {
+        None => (own, None),
+        Some(SpillPlace::Directory(directory)) => (directory, None),
+        Some(SpillPlace::Storage(url)) => (own, Some(storage(companions, url, plan.node.hex(), session))),
+    };
+    StoreClient::open(plan.store_bytes, spill, bounds.spill_fullness_max, storage).step("open the object store")
 }
 
 /// The port that tells this session from others of the user.
@@ -198,6 +217,7 @@ fn description((address, ip): (String, &str), node: NodeId, member: bool, privat
         private,
         member,
         ip: ip.to_owned(),
+        listens: None,
     }
 }
 

@@ -174,10 +174,8 @@ impl Daemon {
 
     /// All that there was of a worker is over.
     pub(super) fn worker_is_gone(&mut self, key: Key, text: &str) {
-        if self.core.holds_devices(key) {
-            self.look_at_group(key);
-        }
-        self.workers.remove(&self.poller, key);
+        let is_left_empty = self.core.holds_devices(key) && self.look_at_group(key);
+        self.workers.remove(&self.poller, key, is_left_empty);
         self.core.worker_gone(key, text);
     }
 

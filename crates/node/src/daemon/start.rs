@@ -26,6 +26,7 @@ use crate::session::{self, Session};
 use crate::start_error::{LEFTOVERS_LIMIT, StartError, Step as _};
 use crate::streams::{Role, Stream, Streams};
 use crate::succession;
+use crate::token_file;
 use crate::turn::Turn;
 use crate::workers::Workers;
 use crate::workers::memory::MemoryWatch;
@@ -122,6 +123,7 @@ fn share(config: &Config, keeps_output: bool, ready: impl FnOnce(&Ready)) -> Res
         // It fails where this process leads a session already, which is as good.
         let _ = rustix::process::setsid();
     }
+    token_file::take_given(config.member.token_file.as_deref());
     let (is_successor, mut before) = succession::begin(config, keeps_output)?;
     let mut ready = (!is_successor).then_some(ready);
     loop {
@@ -222,7 +224,8 @@ impl Foundation {
         let Self { home, session, mut log, mut reaper, stop_signals, template, before } = self;
         let starter = || config.starter.and_then(|pid| oxiray_processes::pidfd_of(pid).ok());
         let back = Return::of(before, config, &stop_signals, starter());
-        let prepared = prepare(config, &home, &session, driver.is_some(), back.as_ref(), &stop_signals);
+        let prepared =
+            prepare(config, &home, &session, driver.is_some(), back.as_ref(), (&stop_signals, reaper.companions()));
         let Prepared { plan, bounds, devices, address, store, description, listener, joined, network, journal } =
             match prepared {
                 Ok(prepared) => prepared,
@@ -272,9 +275,7 @@ impl Foundation {
             listens: network.as_ref().map(|network| network.address().to_string()),
             token_file: network.as_ref().and_then(Network::token_file),
         };
-        let purposes = config.head.dashboard.clone().map(HttpPurpose::Dashboard).into_iter();
-        let purposes = purposes.chain(config.metrics.clone().map(HttpPurpose::Metrics));
-        let http = purposes.map(|purpose| HttpProgram::new(purpose, now)).collect();
+        let http = HttpPurpose::all(config).map(|purpose| HttpProgram::new(purpose, now)).collect();
         let mut daemon = Daemon {
             core,
             poller: Poller::new().step("make an epoll")?,

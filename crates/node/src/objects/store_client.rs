@@ -3,6 +3,7 @@
 use oxiray_head::{LENT, StoreFigures};
 use oxiray_ids::{JobId, ObjectId};
 use oxiray_machine::Key;
+use oxiray_store::storage::StorageOptions;
 use oxiray_store::{
     Access, ClientId, Event, Expired, Extent, FileId, ObjectState, Options, SegmentId, Store, StoreError, Ticket,
     WriteMapping,
@@ -62,9 +63,18 @@ pub(crate) struct StoreClient {
 
 impl StoreClient {
     /// `fullness_max`: how full the file system of the spill directory may get, in thousandths.
-    pub(crate) fn open(capacity_bytes: u64, spill_directory: PathBuf, fullness_max: u32) -> io::Result<Self> {
-        let spill_directory = Some(spill_directory);
-        let options = Options { spill_directory, spill_fullness_max: fullness_max, ..Options::new(capacity_bytes) };
+    pub(crate) fn open(
+        capacity_bytes: u64,
+        spill_directory: PathBuf,
+        fullness_max: u32,
+        spill_storage: Option<StorageOptions>,
+    ) -> io::Result<Self> {
+        let options = Options {
+            spill_directory: Some(spill_directory),
+            spill_storage,
+            spill_fullness_max: fullness_max,
+            ..Options::new(capacity_bytes)
+        };
         let store = Store::new(options)?;
         let itself = BTreeSet::from([OWN]);
         let (requests, deadlines) = (BTreeMap::new(), BTreeSet::new());
@@ -345,7 +355,7 @@ fn code_of(error: &StoreError) -> FailureCode {
         StoreError::OutOfDisk { .. } => FailureCode::OutOfDisk,
         StoreError::Sealed { .. } => FailureCode::ObjectSealed,
         StoreError::Unknown { .. } | StoreError::Lost { .. } => FailureCode::ObjectLost,
-        StoreError::NotReady { .. } => FailureCode::ObjectNotReady,
+        StoreError::NotReady { .. } | StoreError::Away { .. } => FailureCode::ObjectNotReady,
         _ => FailureCode::StoreFull,
     }
 }

@@ -60,6 +60,7 @@ impl Worker {
                 *self.actor.lock().unwrap_or_else(PoisonError::into_inner) = Some(actor);
                 if let Some(name) = &name {
                     self.relabel(py, name);
+                    oxiray_runtime::label_output(name);
                 }
                 self.runtime.actor_ready(&borrowed, name.unwrap_or_default());
                 true
@@ -80,7 +81,7 @@ impl Worker {
         self.class.get().map_or_else(|| name.to_owned(), |class| format!("{class}.{name}"))
     }
 
-    /// Labels the output that follows; that of an actor keeps the name that it has.
+    /// Labels the output of the call that begins; that of an actor keeps the name that it has.
     pub(super) fn label(&self, py: Python<'_>, name: &str) {
         let label = self.label.lock().unwrap_or_else(PoisonError::into_inner);
         let is_kept = *label == name || (!label.is_empty() && self.class.get().is_some());
@@ -95,7 +96,7 @@ impl Worker {
         // other threads run.
         flush_output(py);
         name.clone_into(&mut self.label.lock().unwrap_or_else(PoisonError::into_inner));
-        oxiray_runtime::label_output(name);
+        oxiray_runtime::label_next_call(name);
     }
 }
 

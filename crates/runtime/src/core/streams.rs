@@ -7,6 +7,8 @@
 //!   reads it, or is given up when the reader goes.
 //! - STREAMS-3: after the end, nothing arrives.
 //! - STREAMS-4: a stream is forgotten when it has ended and its reader is gone, in whatever order.
+//! - STREAMS-5: an item of which somebody has a reference before it is there comes, or is known not to come when the stream
+//!   has ended.
 
 use crate::core::io::Token;
 use oxiray_ids::{ObjectId, TaskId};
@@ -27,6 +29,8 @@ pub(crate) fn item(task: TaskId, index: u32) -> ObjectId {
 struct Stream {
     arrived: u32,
     read: u32,
+    /// Of the items below this number somebody may have a reference (STREAMS-5).
+    awaited: u32,
     ended: bool,
     /// Somebody asked for an item.
     touched: bool,
@@ -46,6 +50,17 @@ pub(crate) enum Found {
     Item(u32, Option<(Token, u32)>),
     NotYet,
     End,
+}
+
+/// Where an item is that a reader has not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ahead {
+    /// It is there.
+    Here,
+    /// It may come.
+    Coming,
+    /// The stream has ended before it.
+    Never,
 }
 
 /// What is left behind by a reader that goes.
@@ -97,14 +112,36 @@ impl Streams {
         self.open.get(&task).filter(|stream| !stream.reader_gone).map(|stream| stream.read)
     }
 
-    /// The call is over (STREAMS-3).
-    pub(crate) fn end(&mut self, task: TaskId) {
-        if let Some(stream) = self.open.get_mut(&task) {
-            stream.ended = true;
-            if stream.reader_gone {
-                self.open.remove(&task);
-            }
+    /// The call is over (STREAMS-3). Returns the items that somebody waits for and that do not come (STREAMS-5).
+    pub(crate) fn end(&mut self, task: TaskId) -> Range<u32> {
+        let Some(stream) = self.open.get_mut(&task) else { return 0..0 };
+        stream.ended = true;
+        let never = stream.arrived..std::mem::take(&mut stream.awaited);
+        if stream.reader_gone {
+            self.open.remove(&task);
         }
+        never
+    }
+
+    /// The items that are read next, so many of them: somebody has a reference to each from here on.
+    pub(crate) fn look_ahead(&mut self, task: TaskId, count: u32) -> Vec<(u32, Ahead)> {
+        let Some(stream) = self.open.get_mut(&task) else { return Vec::new() };
+        stream.touched = true;
+        let end = stream.read.saturating_add(count).min(ITEMS_LIMIT);
+        if !stream.ended {
+            stream.awaited = stream.awaited.max(end);
+        }
+        let place = |index| match index < stream.arrived {
+            true => Ahead::Here,
+            false if stream.ended => Ahead::Never,
+            false => Ahead::Coming,
+        };
+        (stream.read..end).map(|index| (index, place(index))).collect()
+    }
+
+    /// Whether the next items, so many of them, are there or do not come.
+    pub(crate) fn are_settled(&self, task: TaskId, count: u32) -> bool {
+        self.open.get(&task).is_none_or(|stream| stream.ended || stream.read.saturating_add(count) <= stream.arrived)
     }
 
     /// Every stream that has not ended, with the number its next item would have.
@@ -254,6 +291,28 @@ mod tests {
         assert_eq!(streams.leave(task), Some(Left { unread: 0..1, in_the_middle: false }));
         streams.end(task);
         assert!(streams.open.is_empty(), "STREAMS-4");
+    }
+
+    #[test]
+    fn an_item_that_is_waited_for_comes_or_is_known_not_to_come() {
+        let (mut streams, task) = opened(false);
+        streams.accept(task, 0, None);
+        assert_eq!(streams.look_ahead(task, 3), [(0, Ahead::Here), (1, Ahead::Coming), (2, Ahead::Coming)]);
+        assert!(streams.are_settled(task, 1) && !streams.are_settled(task, 2));
+        streams.accept(task, 1, None);
+        assert_eq!(streams.next(task), Found::Item(0, None));
+        assert_eq!(streams.end(task), 2..3);
+        assert_eq!(streams.look_ahead(task, 2), [(1, Ahead::Here), (2, Ahead::Never)]);
+        assert!(streams.are_settled(task, 9));
+    }
+
+    #[test]
+    fn what_is_waited_for_is_told_of_though_the_reader_is_gone() {
+        let (mut streams, task) = opened(false);
+        streams.look_ahead(task, 1);
+        streams.leave(task);
+        assert_eq!(streams.end(task), 0..1);
+        assert!(streams.open.is_empty() && streams.look_ahead(task, 1).is_empty(), "STREAMS-4");
     }
 
     #[test]

@@ -26,7 +26,7 @@ impl Book {
     }
 
     pub(super) fn has_disk_for(&self, size: u64) -> bool {
-        !self.disk.is_off() && self.disk.room() >= size
+        !self.disk.is_off() && self.disk.room_for_files() >= size
     }
 
     /// Why an object larger than the store is refused.
@@ -61,7 +61,7 @@ impl Book {
         match (object, result) {
             (Some(object), Ok(())) => self.grant_file(object, job),
             (Some(object), Err(reason)) => {
-                self.disk.refuse(size, reason);
+                self.disk.refuse_file(size, reason.to_string());
                 let known = self.objects.get_mut(&object).expect("a job that is not struck out has an object");
                 let Place::Making { ticket, .. } = known.place else {
                     unreachable!("a job that is not struck out is its object's");

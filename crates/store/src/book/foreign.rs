@@ -82,6 +82,7 @@ impl Copies {
             StoreError::Unknown { object } => StoreError::Unknown { object: original(object) },
             StoreError::Lost { object, reason } => StoreError::Lost { object: original(object), reason },
             StoreError::NotReady { object, reason } => StoreError::NotReady { object: original(object), reason },
+            StoreError::Away { object, reason } => StoreError::Away { object: original(object), reason },
             StoreError::NotCopied { object, reason } => StoreError::NotCopied { object: original(object), reason },
             other => other,
         }
@@ -158,7 +159,7 @@ impl Book {
         let (size, capacity) = (known.size, known.capacity);
         let own = self.copies.insert(copy, object);
         let place = Place::Sought(own);
-        self.objects.insert(copy, Object { size, capacity, place, is_lent: false, waiters: Vec::new() });
+        self.objects.insert(copy, Object { size, capacity, place, is_lent: false, kept: None, waiters: Vec::new() });
         self.pin_here(ticket, client, copy);
         self.pin_here(own, COPIER, object);
     }
@@ -212,7 +213,8 @@ impl Book {
     /// The copy is written, or could not be.
     pub(super) fn duplicate_done(&mut self, copy: ObjectId, result: JobResult) {
         self.copies.is_written(copy);
-        if let Err(reason) = result {
+        if let Err(failure) = result {
+            let reason = failure.to_string();
             self.refuse_waiters(copy, &StoreError::NotCopied { object: copy, reason });
             self.abort(COPIER, copy).expect("the copier writes its copies");
         } else {
@@ -233,7 +235,11 @@ impl Book {
     /// Forgets an object, and a copy's original with it.
     pub(super) fn strike(&mut self, object: ObjectId) -> Object {
         self.copies.remove(object);
-        self.objects.remove(&object).expect("objects are removed once")
+        let known = self.objects.remove(&object).expect("objects are removed once");
+        if let Some(file) = known.kept {
+            self.forget(file, known.size);
+        }
+        known
     }
 
     /// The object goes, and with it what other jobs have of it.

@@ -6,8 +6,19 @@ use super::{Book, Effect, Event, FileId, ObjectId, Place, SegmentId, StoreError,
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct CopyId(pub(crate) u64);
 
-/// What came of a job; the text says why it failed.
-pub(crate) type JobResult = Result<(), String>;
+/// What came of a job.
+pub(crate) type JobResult = Result<(), Failure>;
+
+/// Why a copy failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Failure {
+    /// What was to be read is gone, or is not what was written; or what was to be written cannot be.
+    #[error("{0}")]
+    Gone(String),
+    /// Where it lies, or is to lie, does not answer for now.
+    #[error("{0}")]
+    Away(String),
+}
 
 #[derive(Debug)]
 pub(super) enum Job {
@@ -43,35 +54,53 @@ impl Job {
     }
 }
 
-/// How full the disk is.
+/// How full the disk is, and the storage where there is one.
 #[derive(Debug)]
 pub(super) struct Disk {
     limit: u64,
     /// Files and those being written.
     used: u64,
-    /// What the disk said when it last refused, until there is a reason to ask it again.
-    refused: Option<String>,
+    /// What it said when it last refused a spilled object, until there is a reason to ask it again.
+    spills_refused: Option<String>,
+    /// The same of files that clients write.
+    files_refused: Option<String>,
+    /// Spilled objects lie elsewhere than such files: one may take more when the other does not.
+    is_apart: bool,
 }
 
 impl Disk {
-    pub(super) fn new(limit: u64) -> Self {
-        Self { limit, used: 0, refused: None }
+    pub(super) fn new(limit: u64, is_apart: bool) -> Self {
+        Self { limit, used: 0, spills_refused: None, files_refused: None, is_apart }
     }
 
     pub(super) fn used(&self) -> u64 {
         self.used
     }
 
+    /// Bytes of spilled objects that there is room for.
     pub(super) fn room(&self) -> u64 {
-        if self.refused.is_some() { 0 } else { self.limit - self.used }
+        if self.spills_refused.is_some() { 0 } else { self.limit - self.used }
+    }
+
+    /// Bytes of files that there is room for.
+    pub(super) fn room_for_files(&self) -> u64 {
+        if self.files_refused.is_some() { 0 } else { self.limit - self.used }
     }
 
     pub(super) fn is_off(&self) -> bool {
         self.limit == 0
     }
 
+    pub(super) fn is_refused(&self) -> bool {
+        self.spills_refused.is_some()
+    }
+
     pub(super) fn refusal(&self) -> Option<String> {
-        self.refused.clone()
+        match (&self.spills_refused, &self.files_refused) {
+            (Some(spills), Some(files)) if self.is_apart => Some(format!("{spills}; {files}")),
+            (Some(refused), _) | (None, Some(refused)) => Some(refused.clone()),
+            (None, None) => None,
+        }
     }
 
     pub(super) fn take(&mut self, bytes: u64) {
@@ -82,18 +111,42 @@ impl Disk {
         self.used -= bytes;
     }
 
-    /// The disk did not take these bytes.
-    pub(super) fn refuse(&mut self, bytes: u64, reason: String) {
+    /// These bytes of a spilled object were not taken.
+    pub(super) fn refuse_spill(&mut self, bytes: u64, reason: String) {
         self.used -= bytes;
-        self.refused = Some(reason);
+        if !self.is_apart {
+            self.files_refused = Some(reason.clone());
+        }
+        self.spills_refused = Some(reason);
+    }
+
+    /// These bytes of a file were not taken.
+    pub(super) fn refuse_file(&mut self, bytes: u64, reason: String) {
+        self.used -= bytes;
+        if !self.is_apart {
+            self.spills_refused = Some(reason.clone());
+        }
+        self.files_refused = Some(reason);
     }
 
     pub(super) fn try_again(&mut self) {
-        self.refused = None;
+        (self.spills_refused, self.files_refused) = (None, None);
     }
 }
 
 impl Book {
+    /// Lets the memory of an idle object go that the storage still has; `false` where it has not.
+    pub(super) fn drop_kept(&mut self, object: ObjectId) -> bool {
+        let known = self.objects.get_mut(&object).expect("idle objects are known");
+        let (Place::Idle { segment, since }, Some(file)) = (&known.place, known.kept) else { return false };
+        let (segment, since, capacity) = (*segment, *since, known.capacity);
+        known.place = Place::Spilled { file };
+        known.kept = None;
+        self.no_longer_idle(since, capacity);
+        self.segments.release(segment, &mut self.out);
+        true
+    }
+
     /// Starts to move an idle object to disk.
     pub(super) fn start_spill(&mut self, object: ObjectId) {
         let job = CopyId(self.tick());
@@ -148,7 +201,7 @@ impl Book {
                 self.out.push_back(Effect::Tell(Event::Spilled { object }));
             }
             (Some((object, segment)), Err(reason)) => {
-                self.disk.refuse(size, reason);
+                self.disk.refuse_spill(size, reason.to_string());
                 self.lie_idle(object, segment);
             }
             (None, Ok(())) => self.forget(job, size),
@@ -163,14 +216,39 @@ impl Book {
         };
         let size = known.size;
         match result {
-            Ok(()) => self.arrive(object, segment),
-            Err(reason) => {
-                known.place = Place::Lost { reason: reason.clone() };
+            Ok(()) => {
+                known.kept = self.limits.is_storage.then_some(file);
+                self.arrive(object, segment);
+                if self.limits.is_storage {
+                    return;
+                }
+            }
+            Err(failure) => {
                 self.segments.release(segment, &mut self.out);
-                self.refuse_waiters(object, &StoreError::Lost { object, reason });
+                if self.not_read(object, file, failure) {
+                    return;
+                }
             }
         }
         self.forget(file, size);
+    }
+
+    /// An object could not be read back; returns whether it may be later. Who waits for it is told why.
+    fn not_read(&mut self, object: ObjectId, file: CopyId, failure: Failure) -> bool {
+        let known = self.objects.get_mut(&object).expect("the caller found the object");
+        let is_there = matches!(failure, Failure::Away(_));
+        let error = match failure {
+            Failure::Away(reason) => {
+                known.place = Place::Spilled { file };
+                StoreError::Away { object, reason }
+            }
+            Failure::Gone(reason) => {
+                known.place = Place::Lost { reason: reason.clone() };
+                StoreError::Lost { object, reason }
+            }
+        };
+        self.refuse_waiters(object, &error);
+        is_there
     }
 
     /// Starts to make a spilled object readable where it is; `false` where too much is under way.
@@ -194,11 +272,12 @@ impl Book {
         let Place::Checking { file, .. } = known.place else {
             unreachable!("a job that is not struck out is its object's");
         };
-        if let Err(reason) = result {
+        if let Err(failure) = result {
             let size = known.size;
-            known.place = Place::Lost { reason: reason.clone() };
-            self.refuse_waiters(object, &StoreError::Lost { object, reason });
-            return self.forget(file, size);
+            if !self.not_read(object, file, failure) {
+                self.forget(file, size);
+            }
+            return;
         }
         self.readable_on_disk(object, file);
     }

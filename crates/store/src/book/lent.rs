@@ -24,7 +24,7 @@ impl Book {
         };
         self.lent += capacity;
         let place = Place::Queued(ticket);
-        self.objects.insert(object, Object { size, capacity, place, is_lent: true, waiters: Vec::new() });
+        self.objects.insert(object, Object { size, capacity, place, is_lent: true, kept: None, waiters: Vec::new() });
         self.waiting.insert(ticket, Waiting { client, object });
         self.grant_create(object);
     }

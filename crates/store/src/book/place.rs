@@ -10,6 +10,8 @@ pub(super) struct Object {
     pub(super) place: Place,
     /// Its writer was given the room before it had anything to write (LENT-1).
     pub(super) is_lent: bool,
+    /// Where the storage still has what was read back from it.
+    pub(super) kept: Option<CopyId>,
     /// Pins to be granted as soon as the bytes are there.
     pub(super) waiters: Vec<Ticket>,
 }

@@ -44,6 +44,14 @@ impl Unclaimed {
     }
 }
 
+/// Bytes of memory that objects leave.
+struct Moved {
+    /// At once, since the storage still had them.
+    gone: u64,
+    /// When the copies are done.
+    coming: u64,
+}
+
 /// What moving idle objects to disk can do for a request.
 pub(super) enum Remedy {
     Spill(Vec<ObjectId>),
@@ -98,11 +106,21 @@ impl Book {
                 }
                 Remedy::DiskFull if !self.jobs.is_empty() => return false,
                 Remedy::DiskFull => {
+                    if let (StoreRequest::Create(object), true) = (request.store_request, self.limits.is_storage)
+                        && self.start_file(object)
+                    {
+                        return true;
+                    }
                     self.refuse_request(request);
                     return true;
                 }
                 Remedy::Spill(objects) => {
-                    unclaimed.coming += self.start_spills(objects);
+                    let Moved { gone, coming } = self.start_spills(objects);
+                    unclaimed.room += gone;
+                    unclaimed.coming += coming;
+                    if need <= unclaimed.room {
+                        return self.attempt(request, unclaimed);
+                    }
                 }
             }
         }
@@ -144,15 +162,19 @@ impl Book {
         }
     }
 
-    /// Starts to move objects to disk, as many as may be under way, and returns how many bytes that makes.
-    fn start_spills(&mut self, objects: Vec<ObjectId>) -> u64 {
-        let slots = self.limits.jobs.saturating_sub(self.jobs.len());
-        let mut coming = 0;
-        for object in objects.into_iter().take(slots) {
-            coming += self.objects[&object].capacity;
-            self.start_spill(object);
+    /// Starts to move objects to disk, as many as may be under way.
+    fn start_spills(&mut self, objects: Vec<ObjectId>) -> Moved {
+        let mut moved = Moved { gone: 0, coming: 0 };
+        for object in objects {
+            let capacity = self.objects[&object].capacity;
+            if self.drop_kept(object) {
+                moved.gone += capacity;
+            } else if self.jobs.len() < self.limits.jobs {
+                moved.coming += capacity;
+                self.start_spill(object);
+            }
         }
-        coming
+        moved
     }
 
     /// The objects unused for longest that make `short` bytes together, where the disk takes them.
@@ -160,23 +182,22 @@ impl Book {
         if self.disk.is_off() || self.idle_bytes < short {
             return Remedy::Held;
         }
-        if self.disk.room() == 0 {
-            return Remedy::DiskFull;
-        }
+        let wanted = short.max(self.limits.batch.min(self.idle_bytes));
         let (mut objects, mut gained, mut disk) = (Vec::new(), 0, self.disk.room());
         for object in self.idle.values() {
             let known = &self.objects[object];
-            if known.size > disk {
+            let size = if known.kept.is_some() { 0 } else { known.size };
+            if size > disk {
                 continue;
             }
-            disk -= known.size;
+            disk -= size;
             gained += known.capacity;
             objects.push(*object);
-            if gained >= short {
-                return Remedy::Spill(objects);
+            if gained >= wanted {
+                break;
             }
         }
-        Remedy::DiskFull
+        if gained >= short { Remedy::Spill(objects) } else { Remedy::DiskFull }
     }
 
     pub(super) fn grant_create(&mut self, object: ObjectId) {
@@ -223,7 +244,7 @@ impl Book {
             return self.too_large(asked);
         }
         let short = need.saturating_sub(self.segments.room() + self.coming());
-        if self.disk.refusal().is_some() || matches!(self.remedy(short), Remedy::DiskFull) {
+        if self.disk.is_refused() || matches!(self.remedy(short), Remedy::DiskFull) {
             return self.out_of_disk(asked);
         }
         let used = self.segments.used();
@@ -237,7 +258,7 @@ impl Book {
             capacity: self.limits.capacity,
             spilled: self.disk.used(),
             limit: self.limits.disk,
-            directory: self.limits.directory.clone(),
+            place: self.limits.spill_place.clone(),
             reason: self.disk.refusal(),
         }
     }
@@ -249,6 +270,10 @@ impl Book {
         let error = match known.place {
             Place::Making { ticket: create, .. } if create == ticket => return Expired::Busy,
             Place::Queued(create) if create == ticket => {
+                if self.limits.is_storage && known.capacity <= self.segments.room() + self.coming() {
+                    // Storage takes what it takes: the room comes, or the copies fail, and the disk is next.
+                    return Expired::Busy;
+                }
                 if self.start_file(object) {
                     self.queue.retain(|request| request.store_request.object() != object);
                     return Expired::Busy;
@@ -259,9 +284,17 @@ impl Book {
                 self.pump();
                 return Expired::Refused;
             }
+            Place::Spilled { .. } if self.limits.is_storage && self.coming() > 0 => StoreError::Away {
+                object,
+                reason: format!(
+                    "it waits for room, and what is to make it has not got to `{}` yet: look whether its endpoint answers \
+                     (AWS_ENDPOINT_URL)",
+                    self.limits.spill_place
+                ),
+            },
             Place::Spilled { .. } => self.no_room(known.size, known.capacity),
             Place::Restoring { .. } | Place::Checking { .. } => {
-                StoreError::NotReady { object, reason: "it is being read back from disk" }
+                StoreError::NotReady { object, reason: "it is being read back from disk or storage" }
             }
             _ if self.copies.has(object) => StoreError::NotReady { object, reason: "its job's copy is being made" },
             _ => StoreError::NotReady { object, reason: "its writer has not sealed it" },

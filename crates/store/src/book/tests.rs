@@ -6,6 +6,7 @@ mod foreign;
 mod lent;
 mod orders;
 mod slabs;
+mod storage;
 mod world;
 
 use super::*;

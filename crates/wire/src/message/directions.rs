@@ -261,7 +261,7 @@ parts! {
 direction! {
     /// What the head has a node do with workers, bundles and jobs.
     HeadOrder:
-        JobAnnounced, JobOver, EnvironmentMade, Draining, Place, GroupPrepare, GroupRelease, WorkerReturn, WorkerKill,
+        JobAnnounced, JobOver, EnvironmentMade, Place, GroupPrepare, GroupRelease, WorkerReturn, WorkerKill,
         DeviceOrder,
 }
 direction! {

@@ -35,7 +35,7 @@ pub struct NodeDismissed {
     pub text: String,
 }
 
-/// head → member, head → client: its node is being emptied, or is not any more.
+/// head → client: its node is being emptied, or is not any more.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct Draining {
     /// In how many milliseconds the node ends at the latest; nothing where no time is set.

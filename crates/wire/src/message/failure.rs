@@ -89,6 +89,8 @@ spelled! {
         GivenBack: "given_back",
         /// A generator that was run again did not yield what it had yielded before.
         StreamReplay: "stream_replay",
+        /// A generator ended before it yielded the item.
+        StreamEnd: "end_of_stream",
         /// A lost value is not made again: its task's retries are used up.
         AttemptsExceeded: "unreconstructable_max_attempts_exceeded",
         /// A lost value is not made again: how it was made was forgotten.

@@ -4,7 +4,7 @@
 //! refuses. Its workers are clients of the head like all others, whose messages the member passes on.
 
 use super::{
-    ActorCreate, Amount, BundleAsked, BundleFree, BundleName, ConnectionTicket, Draining, Driver, Environment, Failure,
+    ActorCreate, Amount, BundleAsked, BundleFree, BundleName, ConnectionTicket, Driver, Environment, Failure,
     OutOfMemory,
 };
 use crate::state::{DeviceCondition, NodeStatistics};
@@ -72,9 +72,6 @@ pub struct NodeJoin {
     /// Where other nodes reach it, as `IP:PORT`; empty on the head's own machine.
     #[field(9)]
     pub listens: String,
-    /// How it is being emptied, where another head had begun that.
-    #[field(10)]
-    pub draining: Option<Draining>,
     /// When its daemon began, in milliseconds since 1970.
     #[field(11)]
     pub started_ms: u64,

@@ -54,11 +54,12 @@ pub struct ChronicleEntry {
     #[field(10)]
     #[serde(skip_serializing_if = "is_nothing")]
     pub pid: u32,
-    /// The name of what it is about: the task, actor or group that holds a device; a node, a submitted job, a replica.
+    /// The name of what it is about: the task, actor or group that holds a device; a node, a submitted job, a replica, a
+    /// training run.
     #[field(11)]
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Why, or how, for people; cut where it is long.
+    /// Why, or how, for people; cut where it is long. Of a training run: `NAME=NUMBER`, with commas between.
     #[field(12)]
     #[serde(skip_serializing_if = "String::is_empty")]
     pub text: String,
@@ -165,6 +166,7 @@ impl ChronicleEvent {
             | Self::ReplicaChanged
             | Self::ReplicaGone => ChronicleKind::Autoscaler,
             Self::HeadStarted | Self::HeadCameBack => ChronicleKind::Head,
+            Self::TrainReported => ChronicleKind::Train,
         }
     }
 

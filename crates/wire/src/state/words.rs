@@ -73,6 +73,8 @@ words! {
         Autoscaler = 7: "autoscaler",
         /// The head.
         Head = 8: "head",
+        /// A training run.
+        Train = 9: "train",
     }
 
     /// What happened, in the chronicle.
@@ -151,6 +153,8 @@ words! {
         ReplicaChanged = 36: "replica_changed",
         /// There is no such replica any more.
         ReplicaGone = 37: "replica_gone",
+        /// A training run reported numbers.
+        TrainReported = 38: "train_reported",
     }
 
     /// How much an entry of the chronicle matters, in Ray's words.

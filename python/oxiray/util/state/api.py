@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import math
+import subprocess
 import time
 import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from oxiray import _core, _missing, _session
+from oxiray import _cli, _core, _missing, _session
 from oxiray.exceptions import GetTimeoutError
 from oxiray.util.state.common import (
     DEFAULT_LIMIT,
     DEFAULT_RPC_TIMEOUT,
     SCHEMAS,
     ActorState as ActorState,
+    ClusterEventState as ClusterEventState,
     DriverInfo,
     GetApiOptions,
     JobState as JobState,
@@ -137,6 +140,8 @@ def _rows(
         raise ValueError(f"limit={limit!r}: a limit is a whole number of rows from 1 on")
     wanted = _checked(filters)
     _connect(address)
+    if kind == "cluster_events":
+        return _events(wanted, limit, detail, patience)
     rows = _look(
         kind, wanted, min(limit, 2**32 - 1), patience=patience, detail=detail, must_be_whole=must_be_whole
     )
@@ -149,6 +154,22 @@ def _rows(
         for row in rows:
             row["bundles"] = [_bundle(row, index) for index in range(len(row["bundles"] or ()))]
     return [schema(**row) for row in rows]
+
+
+def _events(
+    filters: list[tuple[str, bool, str]], limit: int, detail: bool, patience: _Patience
+) -> list[ClusterEventState]:
+    """The last events that the head remembers, as the native command tells them."""
+    command = [str(_cli.native_binary()), "list", "events", f"--address={_core.context()['address']}", "--format=json"]
+    command.append(f"--limit={min(limit, 2**32 - 1)}")
+    if not math.isinf(patience.timeout):
+        command.append(f"--timeout={math.ceil(patience.timeout)}")
+    command += [f"--filter={key}{'!=' if differs else '='}{value}" for key, differs, value in filters]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RayStateApiException(done.stderr.strip().removeprefix("error: "))
+    rows = json.loads(done.stdout)
+    return [ClusterEventState(**(row if detail else row | {"custom_fields": None})) for row in rows]
 
 
 def _bundle(group: dict[str, Any], index: int) -> dict[str, Any]:
@@ -206,6 +227,9 @@ list_placement_groups = _lister("placement_groups", "Placement groups")
 list_runtime_envs = _lister("runtime_envs", "Runtime environments in use")
 list_tasks = _lister("tasks", "Tasks and actors' calls under way, and the last thousand of each process that ended")
 list_workers = _lister("workers", "Workers and drivers")
+list_cluster_events = _lister(
+    "cluster_events", "What happened to nodes, devices, jobs and the head, the last of what the head remembers"
+)
 
 
 def get_actor(
@@ -378,6 +402,7 @@ __all__ = [
     "get_task",
     "get_worker",
     "list_actors",
+    "list_cluster_events",
     "list_jobs",
     "list_logs",
     "list_nodes",

@@ -248,6 +248,18 @@ class RuntimeEnvState(StateSchema):
     error: str | None = None
 
 
+@dataclass
+class ClusterEventState(StateSchema):
+    """Something that happened in the cluster; `time` is in UTC."""
+
+    severity: str
+    time: str
+    source_type: str
+    message: str
+    event_id: str
+    custom_fields: dict[str, Any] | None = None
+
+
 #: The class of each kind of rows.
 SCHEMAS: dict[str, type[StateSchema]] = {
     "actors": ActorState,
@@ -258,6 +270,7 @@ SCHEMAS: dict[str, type[StateSchema]] = {
     "tasks": TaskState,
     "objects": ObjectState,
     "runtime_envs": RuntimeEnvState,
+    "cluster_events": ClusterEventState,
 }
 
 
@@ -272,6 +285,7 @@ class StateResource(enum.Enum):
     TASKS = "tasks"
     OBJECTS = "objects"
     RUNTIME_ENVS = "runtime_envs"
+    CLUSTER_EVENTS = "cluster_events"
 
 
 class SummaryResource(enum.Enum):

@@ -1,8 +1,10 @@
 //! Members that are emptied ahead of their end.
 
 use super::members::Pair;
-use super::{CPU, actor, request};
+use super::{CPU, World, actor, request};
+use crate::members::DrainRow;
 use oxiray_ids::ObjectId;
+use oxiray_journal::Rows;
 use oxiray_wire::Message;
 use oxiray_wire::message::{ActorReady, DrainAsked, LeaseReturn, StateReport};
 use std::time::Duration;
@@ -150,26 +152,64 @@ fn a_node_is_kept_after_all_and_serves_again() {
     pair.head.granted(driver, 2);
 }
 
+/// A head with a journal, and a member.
+fn with_journal() -> Pair {
+    let mut pair = Pair { head: World::keeping(0, 0, Rows::new()), ..Pair::apart(0, 1) };
+    pair.stream = pair.head.core.new_key();
+    pair.join();
+    pair
+}
+
+/// How the next head is to empty the member.
+fn left_to_the_next(pair: &Pair) -> Option<DrainRow> {
+    let mut next = World::keeping(0, 0, pair.head.rows.clone());
+    let node = pair.member.core.node().plan().node;
+    next.core.as_head_mut().members.drained_before.remove(&node)
+}
+
 #[test]
-fn a_member_remembers_for_the_next_head_that_it_is_being_emptied() {
-    let mut pair = Pair::new(0, 1);
+fn the_next_head_goes_on_emptying_a_node_and_keeps_one_that_was_to_be_kept() {
+    let mut pair = with_journal();
     let driver = pair.head.driver();
     pair.head.say(driver, request(1, &[CPU]));
     pair.exchange();
     drain(&mut pair, Some(10));
-    pair.head.pass(Duration::from_secs(4));
-    pair.member.pass(Duration::from_secs(4));
-    let told = pair.member.core.node().draining_told().expect("it is being emptied");
-    assert_eq!((told.left_ms, told.is_over), (Some(6_000), false));
+    pair.head.core.set_wall_clock(4_000);
+    let asked = left_to_the_next(&pair).expect("it is written down");
+    assert_eq!(asked.until_ms, Some(10_000));
     let undo = DrainAsked { undo: true, ..within(&pair, None) };
     assert_eq!(ask(&mut pair, &undo).failure, None);
-    assert_eq!(pair.member.core.node().draining_told(), None);
-    pair.head.core.as_head_mut().drain_again(pair.stream, Some(told));
+    assert_eq!(left_to_the_next(&pair), None);
+    let node = pair.member.core.node().plan().node;
+    let head = pair.head.core.as_head_mut();
+    head.members.drained_before.insert(node, asked);
+    head.drain_again(pair.stream, node);
     pair.head.settle();
     pass(&mut pair, 5);
     assert!(!is_dismissed(&pair));
     pass(&mut pair, 2);
     assert!(is_dismissed(&pair));
+}
+
+#[test]
+fn a_drain_that_cannot_be_written_down_is_refused_and_taken_back() {
+    let mut pair = with_journal();
+    let driver = pair.head.driver();
+    pair.head.say(driver, request(1, &[CPU]));
+    pair.exchange();
+    pair.head.disk_fault = Some("the disk is full".to_owned());
+    let asked = DrainAsked { reason: "notice".into(), ..within(&pair, Some(10)) };
+    let refused = |report: StateReport| report.failure.expect("it is refused").text;
+    assert_eq!(refused(ask(&mut pair, &asked)), "the disk is full");
+    assert!(pair.head.core.as_head().members.drains.is_empty());
+    pair.head.disk_fault = None;
+    assert_eq!(ask(&mut pair, &asked).failure, None);
+    pair.head.disk_fault = Some("the disk is full".to_owned());
+    for asked in [within(&pair, Some(1)), DrainAsked { undo: true, ..within(&pair, None) }] {
+        assert_eq!(refused(ask(&mut pair, &asked)), "the disk is full");
+        let is = &pair.head.core.as_head().members.drains[&pair.stream].asked;
+        assert_eq!((is.reason.as_str(), is.until_ms), ("notice", Some(10_000)));
+    }
 }
 
 #[test]

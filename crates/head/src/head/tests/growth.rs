@@ -10,7 +10,7 @@ use oxiray_resources::{Demand, Quantity, ResourceName};
 use oxiray_scheduler::{Bundle, Group, GroupStrategy, Selector};
 use oxiray_wire::Message;
 use oxiray_wire::message::{DrainAsked, GrowthGroup, GrowthState, KeyValueAction, KeyValueRequest, LeaseReturn};
-use oxiray_wire::state::{GrowthView, StandingRecord, WaitingRecord};
+use oxiray_wire::state::{AutoscalerState, GroupStatus, GrowthView, StandingRecord, WaitingRecord};
 use prost::Message as _;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -77,6 +77,22 @@ fn what_a_group_could_serve_waits_as_long_as_there_is_an_autoscaler() {
     assert_eq!(world.refusals(driver), [] as [u64; 0], "another may come");
     world.pass(WAIT);
     assert_eq!(world.refusals(driver), [1], "GROW-1");
+}
+
+#[test]
+fn how_far_a_group_is_with_its_machines_is_known() {
+    let mut world = head(1);
+    let status = GroupStatus {
+        name: "g".to_owned(),
+        counts: BTreeMap::from([("queued (Resources)".to_owned(), 2)]),
+        set_aside: Some("no capacity".to_owned()),
+        ..GroupStatus::default()
+    };
+    let state = AutoscalerState { groups: vec![status], ..AutoscalerState::default() };
+    attach(&mut world, &GrowthState { groups: vec![group(4)], state: Some(state), ..GrowthState::default() });
+    let how_far = |name| world.core.as_head().growth.how_far(name);
+    assert_eq!(how_far("g"), " (2 queued (Resources), set aside: no capacity)");
+    assert_eq!(how_far("h"), "");
 }
 
 #[test]
@@ -157,16 +173,16 @@ fn put(key: String, value: &GrowthView) -> KeyValueRequest {
 }
 
 #[test]
-fn what_a_job_hopes_for_is_told_until_the_job_ends() {
+fn optional_demand_of_a_job_is_published_until_the_job_ends() {
     let mut world = World::keeping(1, 0, oxiray_journal::Rows::new());
     attach(&mut world, &GrowthState::default());
     let (driver, other) = (world.driver(), world.driver());
     let waiting = |world: &World| told(world).pop().expect("it is told").waiting;
     let workers = WaitingRecord { who: "workers".into(), resources: gpus(), count: 6, ..WaitingRecord::default() };
-    let hoped = GrowthView { waiting: vec![workers], ..GrowthView::default() };
+    let optional = GrowthView { waiting: vec![workers], ..GrowthView::default() };
     for of in [driver, other] {
-        let key = format!("hoped/{}/run", world.core.as_head().clients.by_key[&of].job.hex());
-        world.say(of, put(key, &hoped));
+        let key = format!("optional/{}/run", world.core.as_head().clients.by_key[&of].job.hex());
+        world.say(of, put(key, &optional));
     }
     world.pass(Duration::from_millis(30));
     assert_eq!(waiting(&world).iter().map(|waiting| waiting.count).collect::<Vec<_>>(), [6, 6]);

@@ -3,7 +3,7 @@
 use super::groups::{answers, group, lease};
 use super::members::Pair;
 use super::*;
-use oxiray_wire::message::{ActorRestarting, GroupCreate, LeaseEnded, Preemption};
+use oxiray_wire::message::{ActorRestarting, GroupCreate, GroupRemove, LeaseEnded, Preemption};
 
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -173,6 +173,47 @@ fn a_group_ends_as_a_whole_and_waits_for_room_again() {
     world.say(driver, LeaseReturn { lease: urgent, retiring: false });
     world.bury(there, "exited with status 0");
     world.granted(driver, 3);
+}
+
+#[test]
+fn nobody_takes_the_rest_of_what_others_end_for() {
+    let two_gpus: (&str, u64) = ("GPU", 20_000);
+    for waits in [None, Some(group(6, &[&[GPU], &[GPU]]))] {
+        let mut world = world(4, 2);
+        let driver = world.driver();
+        world.say(driver, preemptible(1, &[GPU]));
+        let (_, worker) = world.granted(driver, 1);
+        match &waits {
+            None => world.say(driver, urgent(2, &[two_gpus])),
+            Some(group) => world.say(driver, GroupCreate { priority: 5, tells_when_created: true, ..group.clone() }),
+        }
+        world.pass(Duration::from_secs(2));
+        assert_eq!(told(&world, worker).len(), 1);
+        world.say(driver, request(3, &[GPU]));
+        world.say(driver, GroupCreate { tells_when_created: true, ..group(5, &[&[GPU]]) });
+        let is_granted = |world: &World, number| world.grants_of(driver).iter().any(|(request, ..)| *request == number);
+        assert!(!is_granted(&world, 3) && answers(&world, driver, 5).is_empty(), "LARGE-4");
+        world.say(driver, LeaseRequest { priority: 6, ..request(4, &[GPU]) });
+        let (lease, more_urgent) = world.granted(driver, 4);
+        world.say(driver, LeaseReturn { lease, retiring: false });
+        world.bury(more_urgent, "exited with status 0");
+        assert!(!is_granted(&world, 3) && answers(&world, driver, 5).is_empty());
+        world.pass(GRACE);
+        world.bury(worker, "killed by signal 9 (SIGKILL)");
+        assert!(!is_granted(&world, 3) && answers(&world, driver, 5).is_empty());
+        match &waits {
+            None => {
+                let (lease, there) = world.granted(driver, 2);
+                world.say(driver, LeaseReturn { lease, retiring: false });
+                world.bury(there, "exited with status 0");
+            }
+            Some(group) => {
+                assert_eq!(answers(&world, driver, 6).len(), 1);
+                world.say(driver, GroupRemove { group: group.group });
+            }
+        }
+        assert!(is_granted(&world, 3) && answers(&world, driver, 5).len() == 1, "it is kept for nobody");
+    }
 }
 
 #[test]

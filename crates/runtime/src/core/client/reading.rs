@@ -7,7 +7,7 @@ use crate::core::client::Client;
 use crate::core::io::{Io, Token};
 use crate::core::objects::{failed, is_error};
 use crate::core::signals::ClientEvent;
-use crate::core::streams::{Found, item};
+use crate::core::streams::{Ahead, Found, item};
 use oxiray_ids::{ObjectId, TaskId};
 use oxiray_wire::message::{
     Content, Failure, FailureCode, Reply, StreamItem, StreamRead, StreamStop, StreamTerms, Value,
@@ -39,6 +39,12 @@ pub enum Next {
     Item(ObjectId),
     /// Everything was read, and nothing more comes.
     End,
+}
+
+/// What a reference to an item is that its generator did not yield.
+fn past_the_end(index: u32) -> Value {
+    let text = format!("the generator ended before it yielded item {index}: there are no more items to read");
+    failed(FailureCode::StreamEnd.because(text))
 }
 
 impl<I: Io> Client<I> {
@@ -95,27 +101,32 @@ impl<I: Io> Client<I> {
         } else if let Some(value) = value {
             self.keep_item(task, arrived, None, value, 0, 1);
         }
-        self.end_stream(task);
+        self.end_stream(task, None);
     }
 
     /// The call failed without a word of its own.
     pub(crate) fn stream_failed(&mut self, task: TaskId, value: &Value) {
         if let Some(arrived) = self.streams.arrived(task) {
             self.keep_item(task, arrived, None, value.clone(), 0, 0);
-            self.end_stream(task);
+            self.end_stream(task, Some(value));
         }
     }
 
-    fn end_stream(&mut self, task: TaskId) {
-        self.streams.end(task);
+    /// The stream has ended, with that failure where the call did not end by itself.
+    fn end_stream(&mut self, task: TaskId, failed: Option<&Value>) {
+        for index in self.streams.end(task) {
+            let value = failed.cloned().unwrap_or_else(|| past_the_end(index));
+            self.resolve(item(task, index), value, 0, 0);
+        }
         self.tell_reader(task);
         self.signals.changed = true;
     }
 
     pub(crate) fn fail_streams(&mut self, failure: &Failure) {
         for (task, arrived) in self.streams.unfinished() {
-            self.keep_item(task, arrived, None, failed(failure.clone()), 0, 0);
-            self.end_stream(task);
+            let value = failed(failure.clone());
+            self.keep_item(task, arrived, None, value.clone(), 0, 0);
+            self.end_stream(task, Some(&value));
         }
     }
 
@@ -131,6 +142,40 @@ impl<I: Io> Client<I> {
             Found::End => Some(Next::End),
             Found::NotYet => None,
         }
+    }
+
+    /// References to the items that are read next, each with one use for the caller, whether they are there or not
+    /// (STREAMS-5). One that does not come becomes an error that says so: that of the call, where the runtime ended it.
+    pub fn look_ahead(&mut self, task: TaskId, count: u32) -> Vec<ObjectId> {
+        let ended_by =
+            self.objects.value(task.object(1)).filter(|value| matches!(value.content, Some(Content::Failed(_))));
+        let ended_by = ended_by.cloned();
+        let ahead = self.streams.look_ahead(task, count);
+        let refer = |(index, place)| {
+            let id = item(task, index);
+            match place {
+                Ahead::Here => self.objects.retain(id),
+                Ahead::Coming => self.objects.expect(id),
+                Ahead::Never => {
+                    self.objects.expect(id);
+                    self.resolve(id, ended_by.clone().unwrap_or_else(|| past_the_end(index)), 0, 0);
+                }
+            }
+            id
+        };
+        ahead.into_iter().map(refer).collect()
+    }
+
+    /// Reads so many items that somebody has references to; `false` where one of them may still come.
+    pub fn pass_over(&mut self, task: TaskId, count: u32) -> bool {
+        if !self.streams.are_settled(task, count) {
+            return false;
+        }
+        for _ in 0..count {
+            let Some(Next::Item(id)) = self.take_item(task) else { break };
+            self.release(id);
+        }
+        true
     }
 
     /// The reader is gone. The call is stopped where it was being read and nobody waits for its end: one whose items

@@ -15,7 +15,7 @@ enum Step {
     Gone { client: u64 },
     Hurry { back: u64 },
     Expire { back: u64 },
-    Job { works: bool },
+    Job { outcome: JobResult },
     Give { client: u64, file: u64 },
     Trim { keep: u64 },
     Bound { bytes: u64 },
@@ -35,16 +35,25 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..4_u64).prop_map(|client| Step::Gone { client }),
         3 => (1..8_u64).prop_map(|back| Step::Hurry { back }),
         2 => (1..8_u64).prop_map(|back| Step::Expire { back }),
-        8 => (0..10).prop_map(|chance| Step::Job { works: chance > 0 }),
+        8 => (0..11).prop_map(|chance| Step::Job { outcome: outcome(chance) }),
         2 => (0..4_u64, 0..30_u64).prop_map(|(client, file)| Step::Give { client, file }),
         1 => (0..4 * MIB).prop_map(|keep| Step::Trim { keep }),
         2 => (0..8 * MIB).prop_map(|bytes| Step::Bound { bytes }),
     ]
 }
 
+fn outcome(chance: i32) -> JobResult {
+    match chance {
+        0 => Err(Failure::Gone("input/output error".to_owned())),
+        1 => Err(Failure::Away("connection refused".to_owned())),
+        _ => Ok(()),
+    }
+}
+
 impl World {
     fn step(&mut self, step: &Step, ticket: u64) {
         match *step {
+            Step::Job { ref outcome } => drop(self.end_job(outcome.clone())),
             Step::Create { client, object: id, size } => {
                 self.book.create(Ticket(ticket), ClientId(client), object(id), size);
             }
@@ -63,7 +72,6 @@ impl World {
             }
             Step::Hurry { back } => self.book.hurry(Ticket(ticket.saturating_sub(back))),
             Step::Expire { back } => drop(self.book.expire(Ticket(ticket.saturating_sub(back)))),
-            Step::Job { works } => drop(self.finish_job(if works { Ok(()) } else { Err("input/output error") })),
             Step::Give { client, file } => {
                 self.book.give(FileId(file), ClientId(client), Access::ReadWrite);
             }
@@ -89,13 +97,15 @@ fn answered(event: &Event) -> Option<Ticket> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// `check` holds after every event, every ticket has at most one answer, and when all clients are gone and all
     /// objects deleted, nothing is held.
     #[test]
-    fn every_order_of_events_keeps_the_invariants(steps in prop::collection::vec(step(), 1..200)) {
-        let mut world = World::new(6 * MIB, 8 * MIB);
+    fn every_order_of_events_keeps_the_invariants(
+        steps in prop::collection::vec(step(), 1..200), is_storage in any::<bool>(),
+    ) {
+        let mut world = World::with(6 * MIB, 8 * MIB, is_storage);
         begin(&mut world);
         for (ticket, step) in steps.iter().enumerate() {
             world.step(step, ticket as u64);

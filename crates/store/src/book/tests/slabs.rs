@@ -17,8 +17,18 @@ fn of_job(job: u32, number: u64) -> ObjectId {
 }
 
 fn limits(capacity: u64, smallest: u64, slab: u64) -> Limits {
-    let directory = PathBuf::from("/spill");
-    Limits { capacity, pool: capacity, smallest, slab, disk: 0, directory, jobs: 2, waiting: 8 }
+    Limits {
+        capacity,
+        pool: capacity,
+        smallest,
+        slab,
+        disk: 0,
+        spill_place: String::new(),
+        is_storage: false,
+        batch: 0,
+        jobs: 2,
+        waiting: 8,
+    }
 }
 
 /// Creates and seals an object, counting the files that are made and dropped.

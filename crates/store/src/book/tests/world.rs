@@ -53,12 +53,18 @@ struct Counts {
 
 impl World {
     pub(super) fn new(capacity: u64, disk: u64) -> Self {
-        let directory = PathBuf::from("/spill");
+        Self::with(capacity, disk, false)
+    }
+
+    /// Spills to storage, if so: what is read back is kept there, and 2 MiB go there at once.
+    pub(super) fn with(capacity: u64, disk: u64, is_storage: bool) -> Self {
         let book = Book::new(Limits {
             capacity,
             pool: capacity / 2,
             disk,
-            directory,
+            spill_place: "/spill".into(),
+            is_storage,
+            batch: if is_storage { 2 * MIB } else { 0 },
             jobs: 2,
             waiting: 8,
             smallest: SMALLEST,
@@ -128,8 +134,12 @@ impl World {
 
     /// Ends the job begun first, as the disk's thread does.
     pub(super) fn finish_job(&mut self, outcome: Result<(), &str>) -> bool {
+        self.end_job(outcome.map_err(|reason| Failure::Gone(reason.to_owned())))
+    }
+
+    /// Ends the job begun first; it may have been the storage that did not answer.
+    pub(super) fn end_job(&mut self, outcome: JobResult) -> bool {
         let Some(effect) = self.jobs.pop_front() else { return false };
-        let outcome = outcome.map_err(str::to_owned);
         let job = match effect {
             Effect::Spill { job, segment, .. } => {
                 if outcome.is_ok() {
@@ -274,6 +284,8 @@ impl World {
     fn check_object(&self, id: ObjectId, object: &Object, counts: &mut Counts) {
         let book = &self.book;
         counts.unanswered += object.waiters.len();
+        assert!(object.kept.is_none_or(|file| self.files[&file] == number(id)), "what is kept is the object");
+        counts.spilled += object.kept.map_or(0, |_| object.size);
         let job = job_of(id);
         match object.place {
             Place::Sought(_) => {}

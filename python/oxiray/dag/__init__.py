@@ -6,6 +6,7 @@ with ordinary tasks and actors; the references of what was called before stand a
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,9 +16,19 @@ from oxiray import _missing
 class DAGNode:
     """One step. `execute(...)` makes it, and whatever it depends on."""
 
-    def __init__(self, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+        options: dict[str, Any] | None = None,
+        other_args_to_resolve: dict[str, Any] | None = None,
+    ) -> None:
         self._bound_args = tuple(args)
         self._bound_kwargs = dict(kwargs or {})
+        # What the nodes of Ray's libraries are made with; those of this module have neither.
+        self._bound_options = dict(options or {})
+        self._bound_other_args_to_resolve = dict(other_args_to_resolve or {})
+        self._stable_uuid = uuid.uuid4().hex
 
     def get_args(self) -> tuple[Any, ...]:
         """The positional arguments that were bound."""

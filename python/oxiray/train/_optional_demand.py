@@ -1,6 +1,7 @@
-"""What an elastic group would have besides the workers that it has or waits for, told to the cluster's autoscaler.
+"""The optional demand of an elastic group: the workers that it may have besides those that it has or waits for.
 
-Nobody waits for it: machines that come for it are taken when the group looks for room, and nothing is reserved.
+It is published to the cluster's autoscaler. Nobody waits for it: the group uses machines that start for it when it next
+looks for room, and nothing is reserved.
 
 Invariants:
 1. It is kept under the job's identifier, where the head forgets it with the job, and so is gone with a killed driver.
@@ -20,29 +21,29 @@ from oxiray.train._scaling import ScalingConfig
 _NAMESPACE = b"autoscaler"
 
 
-class Hopes:
-    """Of one run. A group that is not elastic hopes for nothing."""
+class OptionalDemand:
+    """The optional demand of one run. A group that is not elastic has none."""
 
     def __init__(self, scaling: ScalingConfig, run: str) -> None:
         self._scaling = scaling
         self._who = f"more workers of run `{run}`"
         self._key = ""
-        self._told: int | None = None
+        self._published: int | None = None
 
-    def tell(self, size: int) -> None:
-        """The group has, or waits for, so many workers: the others that it may have are hoped for."""
-        if not self._scaling.elasticity_enabled or size == self._told:
+    def publish(self, size: int) -> None:
+        """Publishes that the group has, or waits for, so many workers: the others that it may have are its optional demand."""
+        if not self._scaling.elasticity_enabled or size == self._published:
             return
-        self._key = self._key or f"hoped/{get_runtime_context().get_job_id()}/{uuid.uuid4().hex}"
+        self._key = self._key or f"optional/{get_runtime_context().get_job_id()}/{uuid.uuid4().hex}"
         demands = _core.encode_demands("[]", json.dumps(self._rows(size)))
         _internal_kv_put(self._key, demands, namespace=_NAMESPACE)
-        self._told = size
+        self._published = size
 
-    def end(self) -> None:
-        """Nothing is hoped for."""
-        if self._told is not None and _core.is_connected():
+    def withdraw(self) -> None:
+        """Withdraws the demand."""
+        if self._published is not None and _core.is_connected():
             _internal_kv_del(self._key, namespace=_NAMESPACE)
-            self._told = None
+            self._published = None
 
     def _rows(self, size: int) -> list[dict[str, object]]:
         scaling = self._scaling

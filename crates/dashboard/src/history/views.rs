@@ -1,0 +1,314 @@
+//! What the page asks of a history: the same as of a living cluster, each as it was at the moment `at`.
+
+use super::line::SCHEMA;
+use super::past::Past;
+use crate::answer::{Answer, pieces, text};
+use crate::page::events::level;
+use crate::page::replies::reply;
+use crate::page::rows::{Asked, Row, listed};
+use crate::page::tables::Tables;
+use crate::page::views::{grant_rows, number, parameter, window, wrong};
+use crate::page::{lists, pictures};
+use crate::page_api::{begin_session, lend_key};
+use crate::routes::{Answers, Request, Route, route};
+use http::StatusCode;
+use oxiray_ids::NodeId;
+use oxiray_network::porch::PorchRules;
+use oxiray_wire::state::Severity;
+use serde_json::{Map, Value as Json, json};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often a page that looks at history hears that it is still there.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+/// The lists whose rows stand in the files as the page shows them.
+pub(crate) const KEPT: [&str; 5] = ["jobs", "tasks", "actors", "placement_groups", "workers"];
+/// The lists that are made of how the cluster was.
+pub(crate) const MADE: [&str; 5] = ["nodes", "devices", "waiting", "events", "runs"];
+/// How many tasks' names are told.
+const NAMES_MAX: usize = 500;
+/// What is answered where a history has nothing.
+const NOTHING: &str = "this is a history: it has neither what jobs printed nor why something waits now";
+
+/// The paths.
+pub(crate) const ROUTES: &[Route<Archive>] = &[
+    route!("POST", "/ox/v1/keys", lend_key),
+    route!("POST", "/ox/v1/session", begin_session),
+    route!("GET", "/ox/v1/overview", overview),
+    route!("GET", "/ox/v1/rows/{}", rows),
+    route!("GET", "/ox/v1/names/tasks", task_names),
+    route!("GET", "/ox/v1/holdings", holdings),
+    route!("GET", "/ox/v1/map", map),
+    route!("GET", "/ox/v1/series", series),
+    route!("GET", "/ox/v1/live", live),
+    route!("GET", "/ox/v1/explain/{}", nothing),
+    route!("GET", "/ox/v1/jobs/{}/log", nothing),
+];
+const TABLES: &[&[Route<Archive>]] = &[ROUTES];
+
+/// A history, and how it was at the moment that was looked at last.
+#[derive(Debug)]
+pub(crate) struct Archive {
+    rules: Arc<PorchRules>,
+    past: Past,
+    last: RefCell<Option<(u64, Rc<Tables>)>>,
+}
+
+impl Answers for Archive {
+    fn rules(&self) -> &PorchRules {
+        &self.rules
+    }
+
+    fn tables(&self) -> &'static [&'static [Route<Self>]] {
+        TABLES
+    }
+}
+
+impl Archive {
+    /// One of that history.
+    pub(crate) fn new(past: Past, rules: Arc<PorchRules>) -> Self {
+        Self { rules, past, last: RefCell::default() }
+    }
+
+    /// What was read.
+    pub(crate) fn past(&self) -> &Past {
+        &self.past
+    }
+
+    /// A moment within the history.
+    pub(crate) fn within(&self, at_ms: Option<u64>) -> u64 {
+        let (begun, until) = self.past.span();
+        at_ms.map_or(until, |at| at.clamp(begun, until))
+    }
+
+    /// The page's tables as they were.
+    pub(crate) fn tables_at(&self, at_ms: u64) -> Rc<Tables> {
+        let mut last = self.last.borrow_mut();
+        if let Some((_, tables)) = last.as_ref().filter(|(at, _)| *at == at_ms) {
+            return Rc::clone(tables);
+        }
+        let tables = Rc::new(self.past.tables(at_ms));
+        *last = Some((at_ms, Rc::clone(&tables)));
+        tables
+    }
+
+    /// The rows of a list as they were; nothing where there is no such list.
+    pub(crate) fn rows_at(&self, list: &str, at_ms: u64) -> Option<Vec<Row>> {
+        let tables = self.tables_at(at_ms);
+        Some(match list {
+            "nodes" => lists::nodes(&tables),
+            "devices" => lists::devices(&tables),
+            "waiting" => lists::waiting(&tables),
+            "runs" => tables.runs.rows(),
+            "events" => tables.events.rows(&tables.names, Severity::Info),
+            "jobs" => self.past.jobs(at_ms, &tables),
+            list if KEPT.contains(&list) => self.past.rows(list, at_ms),
+            "objects" => Vec::new(),
+            _ => return None,
+        })
+    }
+
+    /// What a history is, for who looks at it.
+    pub(crate) fn about(&self, at_ms: u64) -> Json {
+        let (begun_ms, until_ms) = self.past.span();
+        let begin = self.past.begin();
+        json!({
+            "schema": SCHEMA, "session": begin.session, "cluster": begin.cluster, "version": begin.version, "begun_ms": begun_ms,
+            "until_ms": until_ms, "at_ms": at_ms, "seams": self.past.seams(), "gaps": self.past.gaps(), "notes": self.past.notes(),
+        })
+    }
+
+    /// The cluster in short as it was.
+    pub(crate) fn overview_at(&self, at_ms: u64) -> Json {
+        let mut told = pictures::overview(&self.tables_at(at_ms));
+        let begin = self.past.begin();
+        let count = |list: &str, is: &dyn Fn(&str) -> bool| {
+            let states = self.past.each(list, at_ms).map(|row| row.cells.get("state").cloned().unwrap_or_default());
+            states.filter(|state| is(state.as_str().unwrap_or_default())).count()
+        };
+        told["session"] = begin.session.clone().into();
+        told["address"] = begin.cluster.clone().into();
+        told["version"] = begin.version.clone().into();
+        told["jobs"] = json!({"RUNNING": count("jobs", &|state| state == "RUNNING")});
+        told["actors"] = count("actors", &|state| state != "DEAD").into();
+        told["groups"] = count("placement_groups", &|state| state != "REMOVED").into();
+        told["processes"] = count("workers", &|state| state != "DEAD").into();
+        told["warnings"] = json!(self.past.notes());
+        told["may_write"] = false.into();
+        told["history"] = self.about(at_ms);
+        told
+    }
+
+    /// How many tasks of each name were how far.
+    pub(crate) fn task_names_at(&self, at_ms: u64, job: Option<&str>) -> Json {
+        let mut counts: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
+        for row in self.past.each("tasks", at_ms) {
+            let of = |name: &str| row.cells.get(name).and_then(Json::as_str).unwrap_or_default();
+            if job.is_none_or(|job| of("job_id") == job) {
+                let states = counts.entry(of("name").to_owned()).or_default();
+                *states.entry(of("state").to_owned()).or_default() += 1;
+            }
+        }
+        let total = |states: &BTreeMap<String, u64>| states.values().sum::<u64>();
+        let mut names: Vec<(String, BTreeMap<String, u64>)> = counts.into_iter().collect();
+        names.sort_by_key(|(_, states)| std::cmp::Reverse(total(states)));
+        names.truncate(NAMES_MAX);
+        let row = |(name, states): (String, BTreeMap<String, u64>)| json!({"name": name, "total": total(&states), "states": states});
+        json!({"rows": names.into_iter().map(row).collect::<Vec<_>>()})
+    }
+
+    /// Writes everything as it was, as one JSON object, a row at a time.
+    pub(crate) fn write(&self, at_ms: u64, out: &mut impl Write) -> io::Result<()> {
+        let about = self.about(at_ms).to_string();
+        write!(out, "{}", about.trim_end_matches('}'))?;
+        for list in KEPT.iter().chain(&MADE) {
+            write!(out, ",\"{list}\":[")?;
+            let is_made = MADE.contains(list) || *list == "jobs";
+            let mut comma = "";
+            if is_made {
+                for row in in_order(self.rows_at(list, at_ms).unwrap_or_default(), usize::MAX) {
+                    write!(out, "{comma}{row}")?;
+                    comma = ",";
+                }
+            } else {
+                for (key, _, cells) in self.past.texts(list, at_ms) {
+                    // It has a key and then at least its state.
+                    let cells = cells.trim_start_matches('{');
+                    write!(out, "{comma}{{\"key\":{}{}{cells}", Json::from(key), if cells == "}" { "" } else { "," })?;
+                    comma = ",";
+                }
+            }
+            write!(out, "]")?;
+        }
+        writeln!(out, "}}")
+    }
+}
+
+/// Rows as the page has them, the highest first.
+pub(crate) fn in_order(mut rows: Vec<Row>, most: usize) -> Vec<Json> {
+    rows.sort_by(|one, other| other.rank.cmp(&one.rank).then_with(|| one.key.cmp(&other.key)));
+    rows.truncate(most);
+    let keyed = |row: Row| {
+        let mut cells: Map<String, Json> = row.cells;
+        cells.insert("key".to_owned(), row.key.into());
+        Json::Object(cells)
+    };
+    rows.into_iter().map(keyed).collect()
+}
+
+/// The moment that a request is of.
+fn moment(archive: &Archive, request: &Request) -> Result<u64, String> {
+    let at = parameter(request, "at").map(|_| number(request, "at", 0)).transpose()?;
+    Ok(archive.within(at))
+}
+
+async fn overview(archive: Rc<Archive>, request: Request) -> Answer {
+    match moment(&archive, &request) {
+        Ok(at) => reply(&request, &archive.overview_at(at)),
+        Err(said) => wrong(said),
+    }
+}
+
+async fn rows(archive: Rc<Archive>, request: Request) -> Answer {
+    let asked = moment(&archive, &request).and_then(|at| Ok((at, Asked::read(request.query())?)));
+    let (at, mut asked) = match asked {
+        Ok(asked) => asked,
+        Err(said) => return wrong(said),
+    };
+    asked.take("at");
+    let list = request.named.first().map(String::as_str).unwrap_or_default();
+    let tables = archive.tables_at(at);
+    let (rows, note) = match list {
+        "grants" => match grant_rows(&tables, &mut asked) {
+            Ok(told) => told,
+            Err(said) => return wrong(said),
+        },
+        "events" => {
+            let least = asked.take("level").and_then(|name| level(&name)).unwrap_or(Severity::Info);
+            (tables.events.rows(&tables.names, least), None)
+        }
+        "objects" => (Vec::new(), Some("References to objects are not recorded.".to_owned())),
+        list if KEPT.contains(&list) && list != "jobs" => {
+            let (rows, total) = archive.past.highest(list, at);
+            let note = (rows.len() < total).then(|| {
+                format!(
+                    "There were {total} of them; the newest {} are looked at. Name one job to see all of its.",
+                    rows.len()
+                )
+            });
+            (rows, note)
+        }
+        list => match archive.rows_at(list, at) {
+            Some(rows) => (rows, None),
+            None => return text(StatusCode::NOT_FOUND, format!("there is no list `{list}`")),
+        },
+    };
+    reply(&request, &listed(rows, &asked, note.as_deref()))
+}
+
+async fn task_names(archive: Rc<Archive>, request: Request) -> Answer {
+    match moment(&archive, &request) {
+        Ok(at) => reply(&request, &archive.task_names_at(at, parameter(&request, "job_id").as_deref())),
+        Err(said) => wrong(said),
+    }
+}
+
+async fn holdings(archive: Rc<Archive>, request: Request) -> Answer {
+    let asked = moment(&archive, &request).and_then(|at| Ok((at, window(&request, at)?)));
+    match asked {
+        Ok((at, window)) => reply(&request, &pictures::holdings(&archive.tables_at(at), window)),
+        Err(said) => wrong(said),
+    }
+}
+
+async fn map(archive: Rc<Archive>, request: Request) -> Answer {
+    match moment(&archive, &request) {
+        Ok(at) => reply(&request, &lists::map(&archive.tables_at(at))),
+        Err(said) => wrong(said),
+    }
+}
+
+async fn series(archive: Rc<Archive>, request: Request) -> Answer {
+    let at = match moment(&archive, &request) {
+        Ok(at) => at,
+        Err(said) => return wrong(said),
+    };
+    let tables = archive.tables_at(at);
+    let node = parameter(&request, "node").and_then(|node| NodeId::from_hex(&node).ok());
+    match (parameter(&request, "of").as_deref(), node) {
+        (Some("store"), _) => reply(&request, &pictures::store_chart(&tables)),
+        (Some("node"), Some(node)) => reply(&request, &pictures::node_chart(&tables, node)),
+        (Some("run"), _) => {
+            let key = parameter(&request, "run").unwrap_or_default();
+            reply(&request, &pictures::run_chart(&tables, &key))
+        }
+        _ => wrong("there are series of=store, of=node with node=IDENTIFIER, and of=run with run=KEY"),
+    }
+}
+
+async fn nothing(_: Rc<Archive>, _: Request) -> Answer {
+    text(StatusCode::NOT_FOUND, NOTHING)
+}
+
+/// One line, and then only that the server is still there: history does not change.
+async fn live(archive: Rc<Archive>, _: Request) -> Answer {
+    let (answer, sender) = pieces("application/x-ndjson");
+    tokio::task::spawn_local(async move {
+        let (_, until) = archive.past.span();
+        let first = json!({"seq": 1, "now_ms": until, "until_ms": until, "changed": [], "overview": archive.overview_at(until)});
+        let mut line = format!("{first}\n");
+        let again = json!({"seq": 1, "now_ms": until, "until_ms": until, "changed": []});
+        while sender.send(line.into()).await.is_ok() {
+            line = format!("{again}\n");
+            tokio::select! {
+                () = sender.closed() => return,
+                () = tokio::time::sleep(HEARTBEAT) => {}
+            }
+        }
+    });
+    answer
+}

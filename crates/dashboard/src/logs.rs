@@ -1,0 +1,259 @@
+//! Files of logs on all nodes, as Ray's paths name them: `/api/v0/logs` lists them, `/api/v0/logs/file` and `/stream` send
+//! what is in one.
+
+use crate::answer::{Answer, not_found, pieces, text};
+use crate::routes::{Request, Route, Site, route};
+use crate::state::{has_too_many, rows, told};
+use anstream::adapter::StripBytes;
+use bytes::Bytes;
+use http::StatusCode;
+use http::header::{CONTENT_DISPOSITION, HeaderValue};
+use oxiray_ids::{ActorId, NodeId, TaskId};
+use oxiray_ray_api::state::refused;
+use oxiray_ray_api::{RayAnswer, logs};
+use oxiray_visitor::VisitError;
+use oxiray_wire::message::{ListedLog, LogAction, LogPart, LogQuery, LogSelector};
+use oxiray_wire::state::StateKind;
+use std::rc::Rc;
+use tokio::sync::mpsc::Sender;
+use tokio::task::spawn_local;
+
+/// Their paths.
+pub(crate) const ROUTES: &[Route] = &[route!("GET", "/api/v0/logs", list), route!("GET", "/api/v0/logs/{}", read)];
+
+/// How many of the last lines are sent where nothing is said: as in Ray.
+const LINES: i64 = 1000;
+
+/// The parameters of a query.
+struct Query(Vec<(String, String)>);
+
+impl Query {
+    fn of(request: &Request) -> Self {
+        Self(request.query())
+    }
+
+    fn text(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(key, value)| key == name && !value.is_empty()).map(|(_, value)| value.as_str())
+    }
+
+    /// A value that is read from its text.
+    fn read<T: std::str::FromStr>(&self, name: &str, what: &str) -> Result<Option<T>, String> {
+        let read = |text: &str| text.parse().map_err(|_| format!("{name}={text} is no {what}"));
+        self.text(name).map(read).transpose()
+    }
+
+    fn id<T, E>(&self, name: &str, read: impl Fn(&str) -> Result<T, E>) -> Result<Option<T>, String> {
+        let read =
+            |text: &str| read(text).map_err(|_| format!("{name}={text} is no identifier: `oxiray list` shows them"));
+        self.text(name).map(read).transpose()
+    }
+
+    /// As Python writes it.
+    fn is_set(&self, name: &str) -> bool {
+        matches!(self.text(name), Some("True" | "true" | "1"))
+    }
+
+    /// The node that is named; nothing where none is.
+    async fn node(&self, site: &Site) -> Result<Option<NodeId>, String> {
+        let (id, ip) = (self.text("node_id"), self.text("node_ip"));
+        if id.is_none() && ip.is_none() {
+            return Ok(None);
+        }
+        let nodes = nodes(site).await?;
+        let is_meant = |(node, address): &&(NodeId, String)| id.map_or(ip == Some(address), |id| node.hex() == id);
+        let found = nodes.iter().find(is_meant).map(|(node, _)| *node);
+        let named = id.or(ip).unwrap_or_default();
+        found.map(Some).ok_or_else(|| format!("there is no node `{named}` that is alive: /api/v0/nodes lists them"))
+    }
+}
+
+/// Those that are alive, with their addresses.
+async fn nodes(site: &Site) -> Result<Vec<(NodeId, String)>, String> {
+    let told = rows(site, StateKind::Nodes).await.map_err(|refusal| refusal.body)?;
+    Ok(told.nodes.into_iter().filter(|node| node.alive).map(|node| (node.node_id, node.address)).collect())
+}
+
+/// All files on a node that fit; on the head's where no node is named.
+async fn files(site: &Site, node: Option<NodeId>, wanted: &LogSelector) -> Result<Vec<ListedLog>, VisitError> {
+    let mut files: Vec<ListedLog> = Vec::new();
+    loop {
+        let file = files.last().map_or_else(String::new, |last| last.name.clone());
+        let wanted = Some(wanted.clone());
+        let asked = LogQuery { action: LogAction::List, node, wanted, file, ..LogQuery::default() };
+        let answered = site.daemon.ask(asked).await?;
+        files.extend(answered.files);
+        if !answered.more {
+            return Ok(files);
+        }
+    }
+}
+
+/// `/api/v0/logs`.
+async fn list(site: Rc<Site>, request: Request) -> Answer {
+    let Ok(_turn) = site.lists.try_acquire() else { return has_too_many() };
+    let query = Query::of(&request);
+    let listed = async {
+        let Some(node) = query.node(&site).await.map_err(|text| refused(404, &text))? else {
+            return Err(refused(400, "Neither node_id nor node_ip is given: name the node whose files are meant."));
+        };
+        let wanted = LogSelector { glob: query.text("glob").unwrap_or("*").to_owned(), ..LogSelector::default() };
+        let found = files(&site, Some(node), &wanted).await.map_err(|error| refused(500, &error.to_string()))?;
+        Ok::<RayAnswer, RayAnswer>(logs::listed(found.iter().map(|file| file.name.as_str())))
+    };
+    told(listed.await.unwrap_or_else(|refusal| refusal))
+}
+
+/// A part of a file on a node.
+#[derive(Debug)]
+struct Found {
+    node: Option<NodeId>,
+    file: ListedLog,
+    part: Option<LogPart>,
+}
+
+impl Found {
+    fn begin(&self) -> u64 {
+        self.part.as_ref().map_or(0, |part| part.from)
+    }
+
+    /// Where it ends now, and for good where that is known.
+    fn end(&self) -> (u64, Option<u64>) {
+        let ends = self.part.as_ref().and_then(|part| part.to);
+        (ends.unwrap_or(self.file.end), ends)
+    }
+}
+
+/// How a file is sent.
+#[derive(Debug, Clone, Copy)]
+struct Manner {
+    /// How many of the last lines; all where nothing is said.
+    lines: Option<u64>,
+    /// Whether what is added later is sent too.
+    follows: bool,
+    /// Whether escape sequences of terminals are left out.
+    is_plain: bool,
+}
+
+/// `/api/v0/logs/file`, and `/api/v0/logs/stream`, which goes on until no more is written.
+async fn read(site: Rc<Site>, request: Request) -> Answer {
+    let follows = match request.named[0].as_str() {
+        "file" => false,
+        "stream" => true,
+        _ => return not_found(),
+    };
+    let query = Query::of(&request);
+    let wanted = async {
+        let lines = query.read("lines", "whole number of lines; -1 stands for all")?.unwrap_or(LINES);
+        let manner = Manner { lines: u64::try_from(lines).ok(), follows, is_plain: query.is_set("filter_ansi_code") };
+        Ok::<_, String>((manner, meant(&site, &query).await?))
+    };
+    // As in Ray, what is wrong is told in a text of this status.
+    let (manner, found) = match wanted.await {
+        Ok(wanted) => wanted,
+        Err(why) => return text(StatusCode::INTERNAL_SERVER_ERROR, why),
+    };
+    let (mut answer, sender) = pieces("text/plain; charset=utf-8");
+    let name = query.text("download_filename").or_else(|| found.first().map(|one| one.file.name.as_str()));
+    let name: String = name.unwrap_or("log.txt").chars().filter(|letter| !matches!(letter, '"' | '\\' | '/')).collect();
+    if let Ok(attachment) = HeaderValue::from_str(&format!("attachment; filename=\"{name}\"")) {
+        answer.headers_mut().insert(CONTENT_DISPOSITION, attachment);
+    }
+    spawn_local(async move {
+        if let Err(error) = send_all(&site, &found, manner, &sender).await {
+            // Whoever went away is told nothing.
+            let _ = sender.send(format!("\nerror: {error}\n").into()).await;
+        }
+    });
+    answer
+}
+
+/// What is meant, oldest first.
+async fn meant(site: &Site, query: &Query) -> Result<Vec<Found>, String> {
+    let named = query.node(site).await?;
+    let suffix = query.text("suffix").unwrap_or("out");
+    let error = match suffix {
+        "out" => false,
+        "err" => true,
+        other => return Err(format!("suffix={other} is neither out nor err")),
+    };
+    let of_worker = LogSelector {
+        actor: query.id("actor_id", ActorId::from_hex)?,
+        task: query.id("task_id", TaskId::from_hex)?,
+        attempt: query.read("attempt_number", "number of an attempt, which count from 0")?,
+        pid: query.read("pid", "process id")?,
+        error: Some(error),
+        ..LogSelector::default()
+    };
+    let is_of_worker = of_worker.actor.is_some() || of_worker.task.is_some() || of_worker.pid.is_some();
+    let exactly = |name: String| LogSelector { glob: name, ..LogSelector::default() };
+    let (wanted, on) = match (query.text("filename"), query.text("submission_id")) {
+        (Some(name), _) if named.is_some() => (exactly(name.to_owned()), vec![named]),
+        (Some(_), _) => return Err("filename is given without node_id or node_ip: name the node that has it".into()),
+        // The head's machine has the files of submitted jobs.
+        (None, Some(id)) => (exactly(format!("submitted-{id}.log")), vec![None]),
+        (None, None) if is_of_worker && named.is_some() => (of_worker, vec![named]),
+        (None, None) if is_of_worker => {
+            (of_worker, nodes(site).await?.into_iter().map(|(node, _)| Some(node)).collect())
+        }
+        (None, None) => return Err("name what is meant: filename, actor_id, task_id, pid or submission_id".into()),
+    };
+    let mut found = Vec::new();
+    for node in on {
+        for file in files(site, node, &wanted).await.map_err(|error| error.to_string())? {
+            if file.parts.is_empty() {
+                found.push(Found { node, file, part: None });
+            } else {
+                found.extend(file.parts.iter().map(|part| Found {
+                    node,
+                    file: file.clone(),
+                    part: Some(part.clone()),
+                }));
+            }
+        }
+    }
+    found.sort_by_key(|one| (one.part.as_ref().map(|part| (part.attempt, part.from)), one.file.began_ms));
+    if found.is_empty() {
+        return Err("no file of logs is known of what was named: /api/v0/logs lists those that a node has".into());
+    }
+    Ok(found)
+}
+
+async fn send_all(site: &Site, found: &[Found], manner: Manner, to: &Sender<Bytes>) -> Result<(), VisitError> {
+    let mut strip = StripBytes::new();
+    for (index, one) in found.iter().enumerate() {
+        let (now, for_good) = one.end();
+        let mut query = LogQuery {
+            action: LogAction::Read,
+            node: one.node,
+            file: one.file.name.clone(),
+            offset: one.begin(),
+            limit: Some(now),
+            tail: manner.lines,
+            ..LogQuery::default()
+        };
+        // The newest is what more is written to.
+        let follows = manner.follows && index + 1 == found.len();
+        loop {
+            let answered = site.daemon.ask(query.clone()).await?;
+            let at = answered.offset + answered.bytes.len() as u64;
+            let is_read = answered.bytes.is_empty() || at >= now;
+            let said = if manner.is_plain { stripped(&mut strip, &answered.bytes) } else { answered.bytes };
+            if !said.is_empty() && to.send(said).await.is_err() || to.is_closed() {
+                return Ok(());
+            }
+            (query.offset, query.tail) = (at.max(query.offset), None);
+            match query.action {
+                LogAction::Follow if answered.is_over => break,
+                LogAction::Follow => {}
+                _ if !is_read => {}
+                _ if follows => (query.action, query.limit) = (LogAction::Follow, for_good),
+                _ => break,
+            }
+        }
+    }
+    Ok(())
+}
+
+fn stripped(strip: &mut StripBytes, bytes: &[u8]) -> Bytes {
+    strip.strip_next(bytes).collect::<Vec<_>>().concat().into()
+}

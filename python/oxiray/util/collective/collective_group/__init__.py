@@ -1,0 +1,1 @@
+"""Groups of processes that call each other's collectives, by backend."""
