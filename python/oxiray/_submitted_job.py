@@ -20,6 +20,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -37,6 +38,8 @@ KEPT_BYTES_MAX = 256 << 20
 REASON_CHARACTERS_MAX = 4000
 #: How much of the output travels ahead of what was written down, in pieces.
 PIECES_AHEAD = 16
+#: How long it may take, in seconds, until what the entrypoint printed before it ended is written down.
+LAST_OUTPUT_S = 3.0
 #: Variables that are the worker's own business.
 OWN_VARIABLES = ("OXIRAY_TEMPLATE_FD", "OXIRAY_TEMPLATE_PRELOAD")
 
@@ -138,6 +141,7 @@ class Job:
         self._has_ended = False
         self._is_running = False
         self._entrypoint: Any = None
+        self._is_over = threading.Event()
         self._written = 0
         self._variables: dict[str, str] = {}
 
@@ -155,6 +159,8 @@ class Job:
             text = f"{type(error).__name__}: {error}"
             print(text, file=sys.stderr, flush=True)
             self.say({"failed": text[:REASON_CHARACTERS_MAX]})
+        finally:
+            self._is_over.set()
 
     def end_on_request(self) -> None:
         """Invariant 2. A thread's work: the main one may be waiting."""
@@ -163,7 +169,11 @@ class Job:
 
         # What has not begun is killed with the actor, or never made.
         if self._is_running:
-            oxiray.wait([self._entrypoint.stop.remote()], timeout=2 * ending(self._variables)[1] + 1)
+            limit = 2 * ending(self._variables)[1] + 1
+            end = time.monotonic() + limit + LAST_OUTPUT_S
+            oxiray.wait([self._entrypoint.stop.remote()], timeout=limit)
+            # The entrypoint has ended; the last that it printed may still be on its way to the main thread.
+            self._is_over.wait(timeout=end - time.monotonic())
         self.say({"ended": -signal.SIGTERM})
         os._exit(0)
 
