@@ -113,7 +113,8 @@ class Controller:
                 if ended is not None and ended.failures:
                     self._count(ended)
                 self.kept.rewind()
-            self._reservation.withdraw()
+            with contextlib.suppress(exceptions.RayError):
+                self._reservation.withdraw()
             self._validations.finish()
             self.kept.finish()
         finally:

@@ -116,7 +116,8 @@ class Ingest:
     def begin_to_stop(self) -> None:
         """Has the actors end what they run, and give back what they reserved; called while the ranks may still read."""
         for coordinator in self._coordinators.values():
-            if hasattr(coordinator, "shutdown_executor"):
+            # It may be dead already, and is killed in any case.
+            with contextlib.suppress(exceptions.RayError, AttributeError):
                 self._stopping.append(coordinator.shutdown_executor.remote())
 
     def stop(self) -> None:
