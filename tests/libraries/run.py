@@ -20,7 +20,7 @@ import ray
 sys.path.insert(0, str(Path(__file__).parent))
 #: How many processors the cluster is told to have: more than most machines that run this have free.
 CPUS = 4
-MODULES = ("data_cases", "tune_cases", "serve_cases")
+MODULES = ("data_cases", "tune_cases", "serve_cases", "train_data_cases")
 
 
 def cases_of(module: ModuleType) -> dict[str, Any]:

@@ -51,7 +51,8 @@ _OF_SERVE = (
 #: Library -> the modules that it consists of, and the other libraries without which it does not import.
 LIBRARIES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "dask": ((), ()),
-    "data": (("_private.event", "dashboard.modules.metrics.dashboards", "data"), ()),
+    # `iter_torch_batches` asks `train.utils` whether it runs in a worker of a training run.
+    "data": (("_private.event", "dashboard.modules.metrics.dashboards", "data", "train.utils"), ()),
     "rllib": (("rllib",), ("tune", "data")),
     "serve": (_OF_SERVE, ()),
     "train": (_OF_TRAIN, ()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import json
 import os
@@ -10,6 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
+
+from oxiray import _missing
+from oxiray._libraries import loading
 
 #: Where an argument was left out that must not be given.
 _DEPRECATED = "DEPRECATED"
@@ -205,7 +209,11 @@ class RunConfig:
 
 
 class DataConfig:
-    """Which datasets are divided between the workers; the others are given whole to each."""
+    """Which datasets are divided between the workers; the others are given whole to each.
+
+    Two settings apply to datasets of Ray Data. `execution_options` are the `ExecutionOptions` for all of them, or a dictionary
+    of them by the dataset's name. With `enable_shard_locality`, a worker is given blocks that lie on its node where it can be.
+    """
 
     __module__ = "oxiray.train"
 
@@ -214,13 +222,63 @@ class DataConfig:
     ) -> None:
         if datasets_to_split != "all" and not isinstance(datasets_to_split, list):
             raise TypeError(f"`datasets_to_split` should be a 'all' or a list of strings, but is {datasets_to_split!r}")
-        self.datasets_to_split = datasets_to_split
-        self.execution_options = execution_options
-        self.enable_shard_locality = enable_shard_locality
+        # Subclasses written for Ray read these names.
+        self._datasets_to_split = datasets_to_split
+        self._user_execution_options = execution_options
+        self._enable_shard_locality = enable_shard_locality
 
     def splits(self, name: str) -> bool:
         """Whether the dataset of this name is divided."""
-        return self.datasets_to_split == "all" or name in self.datasets_to_split
+        return self._datasets_to_split == "all" or name in self._datasets_to_split
+
+    def configure(
+        self,
+        datasets: dict[str, Any],
+        world_size: int,
+        worker_handles: list[Any] | None,
+        worker_node_ids: list[str] | None,
+        **kwargs: Any,
+    ) -> list[dict[str, Any]]:
+        """What each worker reads of these datasets of Ray Data: a dictionary of `DataIterator` by name, for each rank.
+
+        It is called with one dataset at a time, in the process that called `fit()`, when a worker of a group first asks for
+        that dataset. A subclass may divide datasets in another way.
+        """
+        hints = worker_node_ids if self._enable_shard_locality else None
+        given: list[dict[str, Any]] = [{} for _ in range(world_size)]
+        for name, dataset in datasets.items():
+            own = dataset.copy(dataset, _deep_copy=True)
+            if own.name is None:
+                own.set_name(name)
+            own.context.execution_options = self._resolve_execution_options(name)
+            if self.splits(name):
+                parts = own.streaming_split(world_size, equal=True, locality_hints=hints)
+            else:
+                parts = [own.iterator() for _ in range(world_size)]
+            for of_rank, part in zip(given, parts, strict=True):
+                of_rank[name] = part
+        return given
+
+    def _resolve_execution_options(self, name: str) -> Any:
+        """A copy of the options that a dataset is executed with."""
+        options = self._user_execution_options
+        if isinstance(options, dict):
+            options = options.get(name)
+        return copy.deepcopy(options or self.default_ingest_options())
+
+    @staticmethod
+    def default_ingest_options() -> Any:
+        """The `ExecutionOptions` of a dataset for which none are given: limits, order and progress as the `DataContext` says."""
+        if not loading.serves("data"):
+            raise ImportError(_missing.advice("data"), name="ray.data")
+        data = importlib.import_module("ray.data")
+        options = data.DataContext.get_current().execution_options
+        return data.ExecutionOptions(
+            resource_limits=options.resource_limits,
+            exclude_resources=options.exclude_resources,
+            preserve_order=options.preserve_order,
+            verbose_progress=options.verbose_progress,
+        )
 
 
 class CheckpointUploadMode(Enum):

@@ -21,7 +21,7 @@ from typing import Any
 
 from oxiray import _api, _session, exceptions
 from oxiray.train import _failing, _inside, _kept, _result
-from oxiray.train._configs import ReportedCheckpoint, ReportedCheckpointStatus, RunConfig, RunContext, ValidationConfig, callbacks_of_environment
+from oxiray.train._configs import DataConfig, ReportedCheckpoint, ReportedCheckpointStatus, RunConfig, RunContext, ValidationConfig, callbacks_of_environment
 from oxiray.train._errors import (
     ControllerError,
     InsufficientClusterResourcesError,
@@ -30,6 +30,7 @@ from oxiray.train._errors import (
     WorkerGroupStartupError,
 )
 from oxiray.train._group import Group, all_of, leaving_nodes, warn_interval_s, workers_that_fit
+from oxiray.train._ingest import Ingest, Reservation
 from oxiray.train._optional_demand import OptionalDemand
 from oxiray.train._progress import Progress
 from oxiray.train._told import Told
@@ -53,6 +54,9 @@ class Run:
     validation: ValidationConfig | None = None
     #: The function that validates, as bytes.
     validation_work: bytes = b""
+    #: Datasets of Ray Data, or functions that make them.
+    datasets: dict[str, Any] = field(default_factory=dict)
+    data_config: DataConfig = field(default_factory=DataConfig)
 
 
 @dataclass
@@ -87,6 +91,7 @@ class Controller:
         self._validations = Validations(run.validation, run.validation_work, self.kept, self.progress.say)
         self._backend = run.backend_config.backend_cls()
         self._optional_demand = OptionalDemand(run.scaling, config.name)
+        self._reservation = Reservation(run.scaling, is_needed=bool(run.datasets))
         self._begun = time.monotonic()
         #: How many workers the last group had, or the next is to have.
         self._size = 0
@@ -108,12 +113,15 @@ class Controller:
                 if ended is not None and ended.failures:
                     self._count(ended)
                 self.kept.rewind()
+            with contextlib.suppress(exceptions.RayError):
+                self._reservation.withdraw()
             self._validations.finish()
             self.kept.finish()
         finally:
             # The head forgets it anyway where it cannot be asked now.
             with contextlib.suppress(exceptions.RayError):
                 self._optional_demand.withdraw()
+                self._reservation.withdraw()
             self._validations.stop()
             self.kept.close()
         return _result.of(self.kept, ended.returned)
@@ -125,6 +133,7 @@ class Controller:
         leave: Callable[[], None] | None = None
         try:
             try:
+                self._reservation.renew()
                 group = self._place()
                 self._start(group)
             except (exceptions.RayError, WorkerGroupStartupError, TimeoutError) as error:
@@ -172,6 +181,9 @@ class Controller:
         backend, config = self._backend, self._run.backend_config
         group.patience_s = self._limits.hang_timeout_s
         group.rank(backend.needs_port, _shares_devices(backend))
+        if self._run.datasets:
+            nodes = [worker.facts["node_id"] for worker in group.workers]
+            group.ingest = Ingest(self._run.datasets, self._run.data_config, nodes)
         latest = self.kept.latest
         if self._run.validation is not None:
             pending = [entry.name for entry in self.kept.entries if entry.validation is not None]
@@ -192,6 +204,7 @@ class Controller:
                 validates=self._run.validation is not None,
                 device_indices=worker.device_indices,
                 first_report=self.kept.reports,
+                ingested=frozenset(self._run.datasets),
             )
             keeps_port = worker.place.world_rank == 0
             variables = {**_propagated(), **worker.variables}
@@ -217,7 +230,7 @@ class Controller:
             if self._validate(group):
                 patience.begin()
             waiting = [*([] if told_all else [news]), *runs, *self._validations.references]
-            ready, _ = _api.wait(waiting, timeout=_sooner(patience.seconds(), self._validations.seconds()))
+            ready, _ = _api.wait(waiting, timeout=self._longest_wait(patience))
             if not ready and patience.is_over() and self._validations.references:
                 # The ranks may be waiting for it.
                 patience.begin()
@@ -257,6 +270,11 @@ class Controller:
         ended.returned, ended.resize = returned, None
         return ended
 
+    def _longest_wait(self, patience: _Patience) -> float | None:
+        """How long to wait for news at most, in seconds; renews what has to be renewed meanwhile."""
+        limits = (patience.seconds(), self._validations.seconds(), self._reservation.keep())
+        return min((limit for limit in limits if limit is not None), default=None)
+
     def _place_elsewhere(self, group: Group) -> int | None:
         """How many workers there is room for without the machines that are being drained; None where that is too few."""
         leaving = leaving_nodes()
@@ -274,6 +292,10 @@ class Controller:
                 what, missing = value
                 ranks = ", ".join(str(rank) for rank in missing)
                 self.progress.say(f"waiting for rank {ranks} to join {what} {index}, for {warn_interval_s():.0f} s more")
+            elif kind == "dataset":
+                self._reservation.settle()
+                assert group.ingest is not None, "a rank asks for what it was told of"
+                group.expect(group.exchange.hand_out.remote(value, *group.ingest.divide(value)))
             elif kind == "leaving":
                 self._is_leaving = True
                 self.progress.note(f"the machine of rank {value} is being drained: moving after the next checkpoint")
@@ -387,10 +409,6 @@ class _Patience:
         fit = group.size + workers_that_fit(self._scaling._resources_per_worker_not_none)
         size = self._scaling.whole(min(self._scaling.max_workers, fit))
         return size if size > group.size else None
-
-
-def _sooner(one: float | None, other: float | None) -> float | None:
-    return min((limit for limit in (one, other) if limit is not None), default=None)
 
 
 def _shares_devices(backend: Any) -> bool:

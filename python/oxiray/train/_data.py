@@ -1,4 +1,4 @@
-"""Plain iterables as the datasets of a run.
+"""Plain iterables as the datasets of a run, told apart from datasets of Ray Data.
 
 Invariant: what is divided is divided by position: of `n` workers, worker `r` is given items `r`, `r + n`, ...
 """
@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from oxiray.train import _ingest
 from oxiray.train._configs import DataConfig
 
 
@@ -48,18 +49,41 @@ def _is_indexed(data: Any) -> bool:
     return hasattr(data, "__getitem__") and hasattr(data, "__len__") and not hasattr(data, "keys")
 
 
+def separated(datasets: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The plain iterables of a trainer, and its datasets of Ray Data with the functions that make such."""
+    of_data = {name: data for name, data in datasets.items() if _ingest.is_dataset(data) or not _is_iterable(data)}
+    return {name: data for name, data in datasets.items() if name not in of_data}, of_data
+
+
 def divided(datasets: dict[str, Any], config: DataConfig, rank: int, size: int) -> dict[str, Any]:
     """What one of `size` workers is given of each dataset: its part, or the whole where it is not to be divided."""
     return {name: Shard(data, rank, size) if config.splits(name) else data for name, data in datasets.items()}
 
 
+def whole(datasets: dict[str, Any], size: int) -> dict[str, Any]:
+    """Datasets of Ray Data for a function that runs in the driver, which reads them itself.
+
+    Raises `ValueError` where there are several such processes: none of them is the one that would divide a dataset.
+    """
+    if datasets and size > 1:
+        raise ValueError(
+            f"datasets {', '.join(map(repr, datasets))} of Ray Data cannot be divided between the {size} processes of torchrun: "
+            "set ScalingConfig(num_workers=...) to have workers of the cluster, or pass plain iterables"
+        )
+    return {name: _ingest.made(name, data) for name, data in datasets.items()}
+
+
+def _is_iterable(data: Any) -> bool:
+    return hasattr(data, "__iter__") or _is_indexed(data)
+
+
 def check(datasets: Any) -> dict[str, Any]:
     """The datasets given to a trainer. Raises `ValueError` for what cannot be iterated over."""
     for name, data in (datasets or {}).items():
-        if not hasattr(data, "__iter__") and not _is_indexed(data):
+        if not (_ingest.is_dataset(data) or _is_iterable(data) or callable(data)):
             raise ValueError(
                 f"datasets[{name!r}] is a {type(data).__name__}, which cannot be iterated over: give a list, an array, a "
-                "torch Dataset, or another iterable"
+                "torch Dataset, or another iterable; or a Dataset of Ray Data, or a function that makes one"
             )
         if hasattr(data, "__next__"):
             raise ValueError(

@@ -44,6 +44,7 @@ class Exchange:
         self.validated: dict[str, tuple[str, bytes]] = {}
         self.all_validated = asyncio.Event()
         self.all_validated.set()
+        self.parts: dict[str, asyncio.Future[tuple[bool, Any]]] = {}
         self.unread: deque[tuple[Any, ...]] = deque()
         self.reader: asyncio.Future[Any] | None = None
         self.room = asyncio.Event()
@@ -99,6 +100,19 @@ class Exchange:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self.all_validated.wait(), timeout_s)
         return self.validating, self.validated
+
+    async def part(self, rank: int, name: str) -> tuple[bool, Any]:
+        """A rank asks for its part of a dataset: True and a list with the reference to it, or False and an exception as bytes."""
+        if name not in self.parts:
+            self.parts[name] = asyncio.get_running_loop().create_future()
+            self._tell("dataset", 0, name)
+        # Others wait for it too, when one is cancelled.
+        is_divided, found = await asyncio.shield(self.parts[name])
+        return (True, [found[rank]]) if is_divided else (False, found)
+
+    async def hand_out(self, name: str, is_divided: bool, found: Any) -> None:
+        """The controller has divided a dataset: a reference for each rank; or an exception, as bytes."""
+        self.parts[name].set_result((is_divided, found))
 
     async def meet(self, kind: str, index: int, rank: int, value: Any) -> dict[int, Any]:
         """All ranks' values, once all have come."""

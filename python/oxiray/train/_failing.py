@@ -43,7 +43,9 @@ def of_ranks(runs: dict[Any, int], group: Any) -> dict[int, Exception]:
 
 
 def _cause(error: exceptions.RayTaskError) -> Exception:
-    cause = error.cause if isinstance(error.cause, Exception) else error
+    # Ray Data's exception says only that a function of the program failed: the text of the whole error has that failure.
+    is_shown = isinstance(error.cause, Exception) and not isinstance(error.cause, exceptions.UserCodeException)
+    cause: Exception = error.cause if is_shown else error
     # The worker's own stack, which the exception lost on its way.
     cause.__dict__["_oxiray_traceback"] = getattr(error, "traceback_str", None) or str(error)
     return cause

@@ -17,6 +17,7 @@ from typing import Any
 from oxiray import _api, _core, actor, exceptions
 from oxiray.train import _inside, _placing, _slices, _use
 from oxiray.train._exchange import Exchange
+from oxiray.train._ingest import Ingest
 from oxiray.train._scaling import ScalingConfig
 from oxiray.train._worker import RayTrainWorker
 from oxiray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
@@ -56,6 +57,8 @@ class Group:
         #: How long the workers may take for one step of their start or end, in seconds; None for ever.
         self.patience_s: float | None = None
         self._expected: set[Any] = set()
+        #: The datasets of Ray Data that the ranks read.
+        self.ingest: Ingest | None = None
         self._environment = environment
         self._placement: PlacementGroup | None = None
         self._is_placed = False
@@ -208,11 +211,15 @@ class Group:
             self._say(f"the workers could not leave their process group: {error}")
         finally:
             if _core.is_connected():
+                if self.ingest is not None:
+                    self.ingest.begin_to_stop()
                 for handle in [*self._handles, self.exchange]:
                     _api.kill(handle)
                 for placement in (self._placement, self._reserved):
                     if placement is not None:
                         remove_placement_group(placement)
+                if self.ingest is not None:
+                    self.ingest.stop()
                 self._let_go()
 
     def _let_go(self) -> None:

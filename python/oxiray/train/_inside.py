@@ -57,6 +57,8 @@ class Session:
     #: Whether the trainer was told how checkpoints are validated.
     validates: bool = False
     datasets: dict[str, Any] = field(default_factory=dict)
+    #: Datasets of Ray Data, whose parts the ranks ask for.
+    ingested: frozenset[str] = frozenset()
     #: Indices of this worker's devices among those it sees; None where each sees its own only.
     device_indices: list[int] | None = None
     late_s: float = 60.0
@@ -299,16 +301,28 @@ def get_all_reported_checkpoints(
 
 
 def get_dataset_shard(dataset_name: str | None = None) -> Any:
-    """This rank's part of a dataset that was given to the trainer. Raises `KeyError` for one that was not."""
+    """This rank's part of a dataset that was given to the trainer. Raises `KeyError` for one that was not.
+
+    Of a dataset of Ray Data, the part is a `DataIterator`. Where the dataset is divided, all ranks have to read their parts.
+    """
     session = current("get_dataset_shard")
     if dataset_name is None:
         dataset_name = "train"
+    if dataset_name in session.ingested and dataset_name not in session.datasets:
+        session.datasets[dataset_name] = _part_of(session, dataset_name)
     if dataset_name not in session.datasets:
-        given = ", ".join(sorted(session.datasets)) or "none"
+        given = ", ".join(sorted({*session.datasets, *session.ingested})) or "none"
         raise KeyError(
             f"no dataset {dataset_name!r} was given to the trainer (given: {given}): pass datasets={{{dataset_name!r}: ...}}"
         )
     return session.datasets[dataset_name]
+
+
+def _part_of(session: Session, name: str) -> Any:
+    is_divided, found = _core.get_one(session.exchange.part.remote(session.place.world_rank, name))
+    if not is_divided:
+        raise pickle.loads(found)
+    return _core.get_one(found[0])
 
 
 def get_preemption_info() -> Any:

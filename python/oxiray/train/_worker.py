@@ -12,7 +12,7 @@ import socket
 from typing import Any
 
 from oxiray import _core, _families, _pickling
-from oxiray.train import _data, _inside
+from oxiray.train import _data, _ingest, _inside
 from oxiray.util._node import get_node_ip_address
 
 
@@ -49,7 +49,8 @@ class RayTrainWorker:
     def run(self, work: bytes) -> bytes:
         """Runs the training function; returns what rank 0's returned."""
         session = _inside.current("run")
-        function, config, context, datasets, data_config = pickle.loads(work)
+        function, config, context, datasets, data_config, data_context = pickle.loads(work)
+        _ingest.take_over(data_context)
         place = session.place
         session.datasets = _data.divided(datasets, data_config, place.world_rank, place.world_size)
         with (context or contextlib.nullcontext)():

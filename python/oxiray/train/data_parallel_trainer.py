@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from oxiray import _pickling, _serialization
-from oxiray.train import _data, _imports, _inside, _kept, _result, _worker
+from oxiray.train import _data, _imports, _ingest, _inside, _kept, _result, _worker
 from oxiray.train._configs import DataConfig, RunConfig, ValidationConfig
 from oxiray.train._scaling import ScalingConfig
 from oxiray.train.backend import BackendConfig
@@ -18,7 +18,7 @@ class DataParallelTrainer:
     """Runs a function in every worker of a group, which `ScalingConfig` describes.
 
     The function takes nothing, or `train_loop_config`. `backend_config` says what connects the workers, `datasets` are
-    divided between them (`get_dataset_shard`).
+    divided between them (`get_dataset_shard`): plain iterables, datasets of Ray Data, or functions that make such datasets.
     """
 
     __module__ = "oxiray.train.data_parallel_trainer"
@@ -67,11 +67,12 @@ class DataParallelTrainer:
             return self._fit_here(arguments)
         from oxiray.train._controller import Controller, Run
 
+        _, of_data = _data.separated(self.datasets)
         validation = self.validation_config
         validates = travelling({"validation_config": validation.fn}) if validation is not None else b""
         run = Run(
             self._work(arguments), self.scaling_config, self.run_config, self.backend_config, self._environment(),
-            validation, validates,
+            validation, validates, of_data, self.data_config,
         )  # fmt: skip
         return Controller(run).run()
 
@@ -90,19 +91,23 @@ class DataParallelTrainer:
 
     def _work(self, arguments: tuple[Any, ...]) -> bytes:
         """What every worker is to run, as bytes. Raises `TypeError` where it cannot travel."""
+        plain, of_data = _data.separated(self.datasets)
         parts = {
             "train_loop_per_worker": self.train_loop_per_worker,
             "train_loop_config": arguments,
             "backend_config": self.backend_config.train_func_context,
-            "datasets": self.datasets,
-            "dataset_config": self.data_config,
+            "datasets": plain,
+            "dataset_config": self.data_config if plain else None,
+            "DataContext": _ingest.context() if of_data else None,
         }
         return travelling(parts)
 
     def _environment(self) -> dict[str, Any]:
         """The environment of the workers: what was asked for, and what they are forked with."""
         environment = dict(self.run_config.worker_runtime_env or {})
-        learned = [*self.backend_config.preload, *_imports.learned(self.train_loop_per_worker)]
+        _, of_data = _data.separated(self.datasets)
+        of_library = ["ray.data"] if any(map(_ingest.is_dataset, of_data.values())) else []
+        learned = [*self.backend_config.preload, *_imports.learned(self.train_loop_per_worker), *of_library]
         if learned and "preload" not in environment:
             environment["preload"] = list(dict.fromkeys([*learned, _worker.__name__]))
         return environment
@@ -110,7 +115,9 @@ class DataParallelTrainer:
     def _fit_here(self, arguments: tuple[Any, ...]) -> _result.Result:
         """Runs the function in this process; nothing is kept but what it reports."""
         with self.backend_config.in_this_process() as place:
-            datasets = _data.divided(self.datasets, self.data_config, place.world_rank, place.world_size)
+            plain, of_data = _data.separated(self.datasets)
+            datasets = _data.divided(plain, self.data_config, place.world_rank, place.world_size)
+            datasets |= _data.whole(of_data, place.world_size)
             session = _inside.Session(self.run_config.name or "", place, None, None, datasets=datasets)
             _inside.enter(session)
             try:
