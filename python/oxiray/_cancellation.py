@@ -5,6 +5,8 @@ Invariants:
    signal's handler asks the native side whether what runs at this moment is what was cancelled.
 2. An interrupt that ends nothing, because it was raised in a destructor or a callback whose errors Python only
    reports, is raised again.
+3. A worker whose call was interrupted while it imported a module runs no other call: a part of what that module imports stays
+   loaded, and the next import of it may fail ("partially initialized module").
 """
 
 from __future__ import annotations
@@ -52,9 +54,20 @@ def listen(number: int) -> None:
 
 def _asked(number: int, frame: Any) -> None:
     if _core.take_interrupt():
+        if _is_importing(frame):
+            _core.become_unfit()
         # No name of this frame may refer to it: the frame is part of its traceback, and with it the arguments of the
         # interrupted call would be kept until Python looks for cycles, which it does not in a worker that is idle.
         raise _interrupt()
+
+
+def _is_importing(frame: Any) -> bool:
+    """Whether an import is under way in this frame or one that called it."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _interrupt() -> KeyboardInterrupt:

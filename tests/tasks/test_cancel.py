@@ -178,6 +178,41 @@ class TestTasks:
         with pytest.raises(TaskCancelledError):
             ray.get(running, timeout=10)
 
+    @pytest.mark.parametrize("imports", [True, False])
+    def test_a_worker_that_was_interrupted_while_it_imported_runs_nothing_more(self, tmp_path, imports) -> None:
+        (tmp_path / "slow_one").mkdir()
+        (tmp_path / "slow_one/__init__.py").write_text("from slow_one import part\n")
+        (tmp_path / "slow_one/part.py").write_text("from waiting_there import wait\nwait()\n")
+        (tmp_path / "waiting_there.py").write_text(
+            "import pathlib, threading\n"
+            "def wait():\n"
+            "    pathlib.Path(__file__).with_name('begun').touch()\n"
+            "    threading.Event().wait()\n"
+        )
+
+        # All CPUs: one worker runs both.
+        @ray.remote(num_cpus=4)
+        def load(folder, imports):
+            sys.path.insert(0, str(folder))
+            (folder / "pid").write_text(str(os.getpid()))
+            if imports:
+                import slow_one  # noqa: F401
+            else:
+                from waiting_there import wait
+
+                wait()
+
+        running = load.remote(tmp_path, imports)
+        wait_until((tmp_path / "begun").exists)
+        ray.cancel(running)
+        with pytest.raises(TaskCancelledError):
+            ray.get(running, timeout=60)
+        interrupted = int((tmp_path / "pid").read_text())
+        next_one = ray.get(ray.remote(num_cpus=4)(os.getpid).remote(), timeout=60)
+        assert (next_one == interrupted) is not imports
+        if imports:
+            wait_until(lambda: not Path(f"/proc/{interrupted}").exists())
+
     def test_force_kills_the_worker_and_what_it_started(self, tmp_path) -> None:
         @ray.remote(max_retries=5)
         def deaf(pids):

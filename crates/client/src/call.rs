@@ -116,8 +116,9 @@ fn settle<L: Language>(
     outcome.borrowed = std::mem::take(&mut call.borrowed);
     outcome.borrowed.extend(borrowed());
     let max_calls = call.call.max_calls;
-    outcome.retiring = max_calls > 0 && language.calls(&call.call.function) >= max_calls;
-    if outcome.retiring && !outcome.error_text.is_empty() {
+    let was_last = max_calls > 0 && language.calls(&call.call.function) >= max_calls;
+    outcome.retiring = was_last || language.is_unfit();
+    if was_last && !outcome.error_text.is_empty() {
         outcome.error_text += &left_after(max_calls);
     }
     Settled::Over(call)

@@ -35,6 +35,11 @@ pub trait Language: Sized {
         None
     }
 
+    /// Whether a call was interrupted in a way that may harm the next one here: the worker leaves after it.
+    fn is_unfit(&self) -> bool {
+        false
+    }
+
     /// Cancels a call that was handed on.
     fn cancel(&mut self, _task: TaskId) -> Result<(), Self::Stop> {
         Ok(())

@@ -101,6 +101,7 @@ fn born(actor: Option<ActorCreate>) -> (Toy, End, End) {
         functions: Functions::default(),
         attempts: 0,
         flaw: None,
+        is_unfit: false,
         handed_on: None,
         began: None,
         done: Vec::new(),
@@ -123,6 +124,7 @@ struct Toy {
     functions: Functions<String>,
     attempts: u32,
     flaw: Option<Value>,
+    is_unfit: bool,
     handed_on: Option<UnderWay<String>>,
     /// Is told when a call has begun that only its cancelling ends.
     began: Option<Sender<()>>,
@@ -156,6 +158,10 @@ impl Language for Toy {
 
     fn flaw(&self) -> Option<Value> {
         self.flaw.clone()
+    }
+
+    fn is_unfit(&self) -> bool {
+        self.is_unfit
     }
 
     fn begin(&mut self, call: &Call) -> String {
@@ -351,6 +357,15 @@ fn a_worker_leaves_after_the_last_of_its_calls_or_where_it_is_flawed() {
         }
     });
     assert_eq!(toy.done, ["end after 1", "end after 1, retires"]);
+
+    let (mut toy, _daemon, mut owner) = born(None);
+    toy.is_unfit = true;
+    let toy = serving(toy, || {
+        owner.call(call("returns"));
+        let reply = owner.reply();
+        assert!(reply.retiring && reply.results != [inline("its environment is not there")], "{reply:?}");
+    });
+    assert_eq!(toy.done, ["end after 1, retires"]);
 
     let (mut toy, _daemon, mut owner) = born(None);
     toy.flaw = Some(inline("its environment is not there"));

@@ -10,9 +10,13 @@ use oxiray_ids::TaskId;
 use oxiray_runtime::{NotForced, Runtime};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How many real-time signals lie below the one that knocks: the lowest are those that other libraries take.
 const BELOW: i32 = 19;
+
+/// Whether a call was interrupted while it imported a module.
+static IS_UNFIT: AtomicBool = AtomicBool::new(false);
 
 fn signal_number() -> i32 {
     libc::SIGRTMIN() + BELOW
@@ -61,6 +65,17 @@ fn take_interrupt() -> bool {
     process::current().is_some_and(|runtime| runtime.take_interrupt())
 }
 
+/// The call that runs is interrupted while it imports a module, so that this process is to run no other one.
+#[pyfunction]
+fn become_unfit() {
+    IS_UNFIT.store(true, Ordering::Relaxed);
+}
+
+/// Whether this process is to run no other call.
+pub(crate) fn is_unfit() -> bool {
+    IS_UNFIT.load(Ordering::Relaxed)
+}
+
 /// An interrupt was raised where it ended nothing, and is to be raised again.
 #[pyfunction]
 fn interrupt_again() {
@@ -78,6 +93,7 @@ fn is_cancelled(py: Python<'_>) -> PyResult<bool> {
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(cancel, module)?)?;
     module.add_function(wrap_pyfunction!(take_interrupt, module)?)?;
+    module.add_function(wrap_pyfunction!(become_unfit, module)?)?;
     module.add_function(wrap_pyfunction!(interrupt_again, module)?)?;
     module.add_function(wrap_pyfunction!(is_cancelled, module)?)
 }

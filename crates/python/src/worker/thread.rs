@@ -73,6 +73,10 @@ impl<'py> Language for Thread<'py> {
         self.worker.flaw()
     }
 
+    fn is_unfit(&self) -> bool {
+        cancel::is_unfit()
+    }
+
     fn cancel(&mut self, task: TaskId) -> PyResult<()> {
         self.worker.cancel_in_event_loop(self.py, task)
     }
