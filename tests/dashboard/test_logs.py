@@ -7,6 +7,7 @@ import subprocess
 import sys
 import urllib.parse
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from dashboard_client import TOKEN, Dashboard
@@ -128,3 +129,39 @@ def test_what_is_wrong_is_told(speaking: Speaking, path: str, query: dict[str, s
 def test_no_file_outside_is_named(speaking: Speaking) -> None:
     for name in ("../session.json", "/etc/passwd", "..%2F..%2Fetc%2Fpasswd"):
         assert speaking.ask("/file", node_id=speaking.node, filename=name)[0] == 500
+
+
+def asked_by_the_page(speaking: Speaking, **query: object) -> dict[str, Any]:
+    told = speaking.dashboard.ask("GET", f"/ox/v1/logs?{urllib.parse.urlencode(query)}")
+    assert told.status == 200, told.text
+    return dict(json.loads(told.text))
+
+
+def test_the_page_is_told_the_end_of_a_log_and_what_is_around_a_place(speaking: Speaking) -> None:
+    of_task = {"task_id": speaking.task, "attempt_number": 0, "node_id": speaking.node}
+    wait_until(lambda: "line 2" in asked_by_the_page(speaking, **of_task)["text"])
+    told = asked_by_the_page(speaking, **of_task)
+    assert told["text"].splitlines()[0].endswith("red\x1b[0m line 0") and told["ended"] and not told["more"]
+    assert told["from"] == told["begin"] and told["next"] - told["from"] == len(told["text"])
+    assert asked_by_the_page(speaking, **of_task, suffix="err")["text"] == "to stderr\n"
+    # An actor's file grows: what is asked for next begins where the last answer ended.
+    of_actor = {"actor_id": speaking.actor, "node_id": speaking.node}
+    before = asked_by_the_page(speaking, **of_actor)
+    assert not before["ended"] and before["file"].endswith(".out")
+    speaking.to.write("x" * 100 + "\n")
+    speaking.to.flush()
+    wait_until(lambda: asked_by_the_page(speaking, **of_actor, **{"from": before["next"]})["text"] == "x" * 100 + "\n")
+    after = asked_by_the_page(speaking, **of_actor, **{"from": before["next"]})
+    assert (after["from"], after["next"]) == (before["next"], before["next"] + 101)
+    above = asked_by_the_page(speaking, **of_actor, before=before["next"])
+    assert (above["text"], above["next"]) == (before["text"], before["next"])
+    # The worker's own identifier stands in its file's name.
+    worker = before["file"].split("-")[1]
+    assert asked_by_the_page(speaking, worker_id=worker)["file"] == before["file"]
+
+
+def test_the_page_is_told_what_is_wrong_with_its_question(speaking: Speaking) -> None:
+    assert asked_by_the_page(speaking, pid=1) == {"file": None}
+    for query, says in {"": "name what is meant", "pid=1&from=x": "from=x is no place", "worker_id=z": "is no identifier"}.items():
+        told = speaking.dashboard.ask("GET", f"/ox/v1/logs?{query}")
+        assert told.status == 400 and says in told.text, told.text

@@ -408,7 +408,7 @@ pub(crate) struct TopOptions {
     /// Prints the data of a frame as JSON and ends.
     #[arg(long)]
     pub(crate) json: bool,
-    /// The view that is shown first: devices, nodes, jobs, tasks, actors, waiting, events.
+    /// The view that is shown first: devices, nodes, jobs, tasks, actors, waiting, events, tree.
     #[arg(long, default_value = "devices")]
     pub(crate) view: String,
     /// The width of the frame of --once, in columns.

@@ -21,12 +21,11 @@ const EXPECT: &str = "writing to a string does not fail";
 pub(crate) fn run(options: &StackOptions) -> anyhow::Result<()> {
     let address = options.address.as_deref();
     let filters = match options.target.as_deref() {
-        Some(target) => vec![wanted(address, target)?],
+        Some(target) => wanted(address, target)?,
         None if options.all => Vec::new(),
         None => vec![equal("node_id", &visit::find(address)?.description.node)],
     };
-    let asked = StateQuery { kind: StateKind::Stacks, filters, limit: PROCESSES_MAX, ..StateQuery::default() };
-    let (rows, _) = visit::rows(address, &asked, visit::LIST_LIMIT)?;
+    let rows = rows(address, filters)?;
     if rows.is_empty() {
         let which =
             options.target.as_deref().map_or("there".to_owned(), |target| format!("there that `{target}` names"));
@@ -40,28 +39,52 @@ pub(crate) fn run(options: &StackOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn rows(address: Option<&str>, filters: Vec<StateFilter>) -> anyhow::Result<Vec<Json>> {
+    let asked = StateQuery { kind: StateKind::Stacks, filters, limit: PROCESSES_MAX, ..StateQuery::default() };
+    Ok(visit::rows(address, &asked, visit::LIST_LIMIT)?.0)
+}
+
+/// The stacks of the processes that are meant, as they are printed.
+pub(crate) fn told(address: Option<&str>, filters: Vec<StateFilter>) -> anyhow::Result<String> {
+    let rows = rows(address, filters)?;
+    if rows.is_empty() {
+        bail!("no process of it runs now: it has no stack");
+    }
+    Ok(text(&rows))
+}
+
 fn equal(key: &str, value: &str) -> StateFilter {
     StateFilter { key: key.to_owned(), differs: false, value: value.to_owned() }
 }
 
 /// Which processes a number of a process means, or an identifier of a task, an actor or a worker, or the beginning of one.
-fn wanted(address: Option<&str>, target: &str) -> anyhow::Result<StateFilter> {
+fn wanted(address: Option<&str>, target: &str) -> anyhow::Result<Vec<StateFilter>> {
     if target.len() <= PID_DIGITS_MAX && target.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Ok(equal("pid", target));
+        return Ok(vec![equal("pid", target)]);
     }
     let id = identifiers::whole(address, &["actors", "tasks", "workers"], target)?;
+    of_identifier(address, &id)
+}
+
+/// The process with that number on a node.
+pub(crate) fn of_process(node: &str, pid: u32) -> Vec<StateFilter> {
+    vec![equal("node_id", node), equal("pid", &pid.to_string())]
+}
+
+/// The process that a whole identifier of a task, an actor or a worker means.
+pub(crate) fn of_identifier(address: Option<&str>, id: &str) -> anyhow::Result<Vec<StateFilter>> {
     if id.len() == 2 * ActorId::BYTES {
-        return Ok(equal("actor_id", &id));
+        return Ok(vec![equal("actor_id", id)]);
     }
     if id.len() != 2 * TaskId::BYTES {
-        return Ok(equal("worker_id", &id));
+        return Ok(vec![equal("worker_id", id)]);
     }
-    let filters = vec![equal("task_id", &id)];
+    let filters = vec![equal("task_id", id)];
     let asked = StateQuery { kind: StateKind::Tasks, filters, limit: 100, ..StateQuery::default() };
     let (attempts, _) = visit::rows(address, &asked, visit::LIST_LIMIT)?;
     let text = |row: &Json, key: &str| row[key].as_str().unwrap_or_default().to_owned();
     if let Some(running) = attempts.iter().find(|row| row["state"] == "RUNNING") {
-        return Ok(equal("worker_id", &text(running, "worker_id")));
+        return Ok(vec![equal("worker_id", &text(running, "worker_id"))]);
     }
     let state = attempts.last().map_or("gone".to_owned(), |row| text(row, "state"));
     bail!("task {id} is {state}: no process runs it now, so that it has no stack")

@@ -3,7 +3,7 @@
 //! - TOP-1: it reads on a connection that gives no orders, and opens another one for the order that its user confirmed.
 //! - TOP-2: nothing is drawn but after an answer or a key, at most ten times a second.
 //!
-//! `recorded` is what the head told, `screen` what the user chose, `rows` and `draw` make a frame of the two: none of them
+//! `recorded` is what the head told, `screen` what the user chose, `rows`, `tree` and `draw` make a frame of the two: none of them
 //! knows the terminal or the cluster.
 
 mod draw;
@@ -12,22 +12,25 @@ mod rows;
 mod screen;
 #[cfg(test)]
 mod tests;
+mod tree;
 
 use crate::arguments::TopOptions;
 use crate::say;
 use crate::visit::{self, ANSWER_LIMIT};
 use anyhow::{Context as _, anyhow};
 use draw::Palette;
+use oxiray_ids::{ActorId, TaskId};
 use oxiray_visitor::{FoundSession, Question as _, Visitor, json};
 use oxiray_wire::message::{
-    ChronicleFollow, ClusterQuery, DaemonToVisitor, DrainAsked, StateFilter, StateQuery, StateReport, SubmissionAction,
-    SubmissionAsked,
+    ChronicleFollow, ClusterQuery, DaemonToVisitor, DrainAsked, EndAsked, StateFilter, StateQuery, StateReport,
+    SubmissionAction, SubmissionAsked,
 };
 use oxiray_wire::state::StateKind;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use recorded::{Recorded, TaskCounts};
+use rows::Target;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use screen::{Key, Request, Screen, View};
+use screen::{Act, Key, Request, Screen, View};
 use std::io::IsTerminal as _;
 use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -44,6 +47,8 @@ const LOG_LINES: usize = 200;
 const LOG_BYTES: usize = 64 << 10;
 /// The most jobs that are listed.
 const JOBS_MAX: u32 = 1_000;
+/// The most calls that the tree shows.
+const CALLS_MAX: u32 = 1_000;
 
 fn view(name: &str) -> Result<View, String> {
     let found = View::ALL.into_iter().find(|(_, known)| *known == name);
@@ -56,7 +61,7 @@ pub(crate) fn run(options: &TopOptions) -> anyhow::Result<()> {
     let found = visit::find(options.address.as_deref())?;
     let mut watch = Watch::begin(found)?;
     let mut screen = Screen { view, ..Screen::default() };
-    watch.catch_up()?;
+    watch.catch_up(view)?;
     if options.json {
         let mut told = json::value(&watch.recorded)?;
         told["jobs"] = watch.jobs_as_json()?;
@@ -83,16 +88,18 @@ struct Watch {
     jobs: Option<StateReport>,
     /// When the state is asked for next.
     next: Instant,
+    /// The last question for calls that are not over; 0 before it.
+    live_asked: u64,
 }
 
 impl Watch {
     fn begin(found: FoundSession) -> anyhow::Result<Self> {
         let visitor = visit::begin_reading(&found)?;
-        Ok(Self { found, visitor, recorded: Recorded::default(), jobs: None, next: Instant::now() })
+        Ok(Self { found, visitor, recorded: Recorded::default(), jobs: None, next: Instant::now(), live_asked: 0 })
     }
 
     /// All that there is now.
-    fn catch_up(&mut self) -> anyhow::Result<()> {
+    fn catch_up(&mut self, view: View) -> anyhow::Result<()> {
         loop {
             let told = self.visitor.chronicle(self.recorded.cursor, &[], Some(EVENTS_AT_FIRST), ANSWER_LIMIT)?;
             let batch = told.context("the head did not tell what happened")?;
@@ -108,6 +115,10 @@ impl Watch {
         self.jobs_told(report)?;
         let report = self.visitor.ask(tasks_query(), visit::LIST_LIMIT)?;
         self.tasks_told(&report)?;
+        if view == View::Tree {
+            let report = self.visitor.ask(live_query(), visit::LIST_LIMIT)?;
+            self.live_told(report)?;
+        }
         self.recorded.is_now(now_ms());
         Ok(())
     }
@@ -185,15 +196,22 @@ impl Watch {
         self.next = Instant::now() + STATE_PERIOD;
         let request = self.visitor.new_number();
         self.visitor.send(ClusterQuery { request })?;
-        let asked = match view {
-            View::Jobs => jobs_query(),
-            View::Tasks => tasks_query(),
-            _ => return Ok(()),
-        };
-        let mut asked = asked;
-        asked.set_number(self.visitor.new_number());
-        self.visitor.send(asked)?;
+        match view {
+            View::Jobs | View::Tree => drop(self.ask_list(jobs_query())?),
+            View::Tasks => drop(self.ask_list(tasks_query())?),
+            _ => {}
+        }
+        if view == View::Tree {
+            self.live_asked = self.ask_list(live_query())?;
+        }
         Ok(())
+    }
+
+    fn ask_list(&mut self, mut asked: StateQuery) -> anyhow::Result<u64> {
+        let number = self.visitor.new_number();
+        asked.set_number(number);
+        self.visitor.send(asked)?;
+        Ok(number)
     }
 
     /// What the head said since the last call; whether that is anything.
@@ -211,6 +229,7 @@ impl Watch {
                 }
                 DaemonToVisitor::ClusterReport(report) => self.recorded.cluster = json::cluster(*report)?,
                 DaemonToVisitor::StateReport(report) if report.summary.is_some() => self.tasks_told(&report)?,
+                DaemonToVisitor::StateReport(report) if report.request == self.live_asked => self.live_told(*report)?,
                 DaemonToVisitor::StateReport(report) if report.tables.is_some() => self.jobs_told(*report)?,
                 DaemonToVisitor::Refused(said) => anyhow::bail!("{}", said.text),
                 _ => {}
@@ -239,16 +258,80 @@ impl Watch {
         Ok(())
     }
 
+    /// Where the question was refused, what was told before holds.
+    fn live_told(&mut self, report: StateReport) -> anyhow::Result<()> {
+        if let Some(tables) = report.tables {
+            json::check(report.version)?;
+            self.recorded.live = tables.tasks;
+        }
+        Ok(())
+    }
+
     /// Asks or orders what its user wants, on a connection of its own (TOP-1).
     fn carry_out(&self, request: &Request) -> (String, Vec<String>) {
-        let (title, result) = match request {
-            Request::Quit => return Default::default(),
-            Request::Explain(id) => (format!("why {id} waits"), self.explain(id)),
-            Request::Log(id) => (format!("output of {id}"), self.log(id)),
-            Request::StopJob(id) => (format!("stop {id}"), self.stop_job(id)),
-            Request::Drain(id) => (format!("drain {id}"), self.drain(id)),
-        };
-        (title, result.unwrap_or_else(|error| vec![format!("{error:#}")]))
+        let Request::Do(act, targets) = request else { return Default::default() };
+        let (mut title, mut lines) = (String::new(), Vec::new());
+        for target in targets {
+            let (heading, result) = self.done_with(*act, target);
+            if targets.len() == 1 {
+                title = heading;
+            } else {
+                title = format!("{} rows", targets.len());
+                lines.push(format!("{heading}:"));
+            }
+            lines.extend(result.unwrap_or_else(|error| vec![format!("{error:#}")]));
+        }
+        (title, lines)
+    }
+
+    fn done_with(&self, act: Act, target: &Target) -> (String, anyhow::Result<Vec<String>>) {
+        match (act, target) {
+            (Act::Explain, Target::Actor(id) | Target::Task(id)) => (format!("why {id} waits"), self.explain(id)),
+            (Act::Log, Target::Submission(id)) => (format!("output of {id}"), self.log(id)),
+            (Act::Stack, Target::Actor(id) | Target::Task(id)) => (
+                format!("stack of {id}"),
+                crate::stack::of_identifier(Some(self.address()), id).and_then(|of| self.stack(of)),
+            ),
+            (Act::Stack, Target::Process(node, pid)) => {
+                (format!("stack of pid {pid}"), self.stack(crate::stack::of_process(node, *pid)))
+            }
+            (Act::Kill, Target::Actor(id)) => (format!("kill {id}"), self.kill(id)),
+            (Act::Kill, Target::Task(id)) => (format!("cancel {id}"), self.cancel(id)),
+            (Act::StopJob, Target::Submission(id)) => (format!("stop {id}"), self.stop_job(id)),
+            (Act::Drain, Target::Node(id)) => (format!("drain {id}"), self.drain(id)),
+            (act, target) => unreachable!("`Act::takes` lets no {target:?} through for {act:?}"),
+        }
+    }
+
+    fn address(&self) -> &str {
+        &self.found.description.address
+    }
+
+    fn stack(&self, filters: Vec<StateFilter>) -> anyhow::Result<Vec<String>> {
+        let told = crate::stack::told(Some(self.address()), filters)?;
+        Ok(told.lines().map(str::to_owned).collect())
+    }
+
+    fn kill(&self, id: &str) -> anyhow::Result<Vec<String>> {
+        let actor = Some(ActorId::from_hex(id)?);
+        let told = self.end(actor, None)?;
+        let process = if told == 0 { "it had no process" } else { "its process is being killed" };
+        Ok(vec![format!("the actor is dead, and is not made anew: {process}")])
+    }
+
+    fn cancel(&self, id: &str) -> anyhow::Result<Vec<String>> {
+        let task = Some(TaskId::from_hex(id)?);
+        let told = self.end(None, task)?;
+        Ok(vec![format!(
+            "{told} processes of its job were told, of which its owner cancels it: it leaves the tree when it has ended"
+        )])
+    }
+
+    fn end(&self, actor: Option<ActorId>, task: Option<TaskId>) -> anyhow::Result<u32> {
+        let asked = EndAsked { actor, task, reason: "in `oxiray top`".to_owned(), ..EndAsked::default() };
+        let report = visit::begin(&self.found)?.ask(asked, ANSWER_LIMIT)?;
+        json::check(report.version)?;
+        Ok(report.ended.context("the head does not say what came of it")?.processes)
     }
 
     fn explain(&self, id: &str) -> anyhow::Result<Vec<String>> {
@@ -294,6 +377,13 @@ impl Watch {
 
 fn jobs_query() -> StateQuery {
     StateQuery { kind: StateKind::Jobs, limit: JOBS_MAX, detail: true, ..StateQuery::default() }
+}
+
+/// The calls that are not over.
+fn live_query() -> StateQuery {
+    let is_not = |state: &str| StateFilter { key: "state".into(), differs: true, value: state.to_owned() };
+    let filters = vec![is_not("FINISHED"), is_not("FAILED")];
+    StateQuery { kind: StateKind::Tasks, filters, limit: CALLS_MAX, ..StateQuery::default() }
 }
 
 fn tasks_query() -> StateQuery {

@@ -1,25 +1,31 @@
 //! Files of logs on all nodes, as Ray's paths name them: `/api/v0/logs` lists them, `/api/v0/logs/file` and `/stream` send
-//! what is in one.
+//! what is in one. The page asks `/ox/v1/logs` for a part of one.
 
 use crate::answer::{Answer, not_found, pieces, text};
+use crate::page::replies::reply;
 use crate::routes::{Request, Route, Site, route};
 use crate::state::{has_too_many, rows, told};
 use anstream::adapter::StripBytes;
 use bytes::Bytes;
 use http::StatusCode;
 use http::header::{CONTENT_DISPOSITION, HeaderValue};
-use oxiray_ids::{ActorId, NodeId, TaskId};
+use oxiray_ids::{ActorId, NodeId, TaskId, WorkerId};
 use oxiray_ray_api::state::refused;
 use oxiray_ray_api::{RayAnswer, logs};
 use oxiray_visitor::VisitError;
 use oxiray_wire::message::{ListedLog, LogAction, LogPart, LogQuery, LogSelector};
 use oxiray_wire::state::StateKind;
+use serde_json::json;
 use std::rc::Rc;
 use tokio::sync::mpsc::Sender;
 use tokio::task::spawn_local;
 
 /// Their paths.
-pub(crate) const ROUTES: &[Route] = &[route!("GET", "/api/v0/logs", list), route!("GET", "/api/v0/logs/{}", read)];
+pub(crate) const ROUTES: &[Route] = &[
+    route!("GET", "/api/v0/logs", list),
+    route!("GET", "/api/v0/logs/{}", read),
+    route!("GET", "/ox/v1/logs", page_log),
+];
 
 /// How many of the last lines are sent where nothing is said: as in Ray.
 const LINES: i64 = 1000;
@@ -149,6 +155,10 @@ async fn read(site: Rc<Site>, request: Request) -> Answer {
     };
     // As in Ray, what is wrong is told in a text of this status.
     let (manner, found) = match wanted.await {
+        Ok((_, found)) if found.is_empty() => {
+            let why = "no file of logs is known of what was named: /api/v0/logs lists those that a node has";
+            return text(StatusCode::INTERNAL_SERVER_ERROR, why);
+        }
         Ok(wanted) => wanted,
         Err(why) => return text(StatusCode::INTERNAL_SERVER_ERROR, why),
     };
@@ -167,7 +177,7 @@ async fn read(site: Rc<Site>, request: Request) -> Answer {
     answer
 }
 
-/// What is meant, oldest first.
+/// What is meant, oldest first; nothing where no file of it is known.
 async fn meant(site: &Site, query: &Query) -> Result<Vec<Found>, String> {
     let named = query.node(site).await?;
     let suffix = query.text("suffix").unwrap_or("out");
@@ -178,13 +188,15 @@ async fn meant(site: &Site, query: &Query) -> Result<Vec<Found>, String> {
     };
     let of_worker = LogSelector {
         actor: query.id("actor_id", ActorId::from_hex)?,
+        worker: query.id("worker_id", WorkerId::from_hex)?,
         task: query.id("task_id", TaskId::from_hex)?,
         attempt: query.read("attempt_number", "number of an attempt, which count from 0")?,
         pid: query.read("pid", "process id")?,
         error: Some(error),
         ..LogSelector::default()
     };
-    let is_of_worker = of_worker.actor.is_some() || of_worker.task.is_some() || of_worker.pid.is_some();
+    let names_task_or_actor = of_worker.actor.is_some() || of_worker.task.is_some();
+    let is_of_worker = names_task_or_actor || of_worker.worker.is_some() || of_worker.pid.is_some();
     let exactly = |name: String| LogSelector { glob: name, ..LogSelector::default() };
     let (wanted, on) = match (query.text("filename"), query.text("submission_id")) {
         (Some(name), _) if named.is_some() => (exactly(name.to_owned()), vec![named]),
@@ -212,9 +224,6 @@ async fn meant(site: &Site, query: &Query) -> Result<Vec<Found>, String> {
         }
     }
     found.sort_by_key(|one| (one.part.as_ref().map(|part| (part.attempt, part.from)), one.file.began_ms));
-    if found.is_empty() {
-        return Err("no file of logs is known of what was named: /api/v0/logs lists those that a node has".into());
-    }
     Ok(found)
 }
 
@@ -256,4 +265,107 @@ async fn send_all(site: &Site, found: &[Found], manner: Manner, to: &Sender<Byte
 
 fn stripped(strip: &mut StripBytes, bytes: &[u8]) -> Bytes {
     strip.strip_next(bytes).collect::<Vec<_>>().concat().into()
+}
+
+/// The most bytes of one answer to the page.
+const PAGE_BYTES_MAX: u64 = 64 << 10;
+
+/// Which bytes of a file the page wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stretch {
+    /// The last ones.
+    Last,
+    /// Those from there on.
+    From(u64),
+    /// The last ones before.
+    Before(u64),
+}
+
+impl Stretch {
+    fn of(query: &Query) -> Result<Self, String> {
+        let place = "place in a file, counted in bytes";
+        Ok(match (query.read("from", place)?, query.read("before", place)?) {
+            (Some(from), _) => Self::From(from),
+            (None, Some(before)) => Self::Before(before),
+            (None, None) => Self::Last,
+        })
+    }
+
+    /// From where to where is read of a file that has these, and whether what is read begins within a line.
+    fn within(self, begin: u64, end: u64) -> (u64, u64, bool) {
+        let up_to = |end: u64| {
+            let from = end.saturating_sub(PAGE_BYTES_MAX).max(begin);
+            (from, end.max(from), from > begin)
+        };
+        match self {
+            Self::Last => up_to(end),
+            Self::Before(before) => up_to(before.clamp(begin, end)),
+            Self::From(from) => {
+                let from = from.clamp(begin, end);
+                (from, end.min(from + PAGE_BYTES_MAX), false)
+            }
+        }
+    }
+}
+
+/// `/ox/v1/logs`: the end of what a process, an actor's last process or a task printed, or what is around a place in it.
+async fn page_log(site: Rc<Site>, request: Request) -> Answer {
+    let Ok(_turn) = site.lists.try_acquire() else { return has_too_many() };
+    let query = Query::of(&request);
+    let told = async {
+        let stretch = Stretch::of(&query)?;
+        let Some(found) = meant(&site, &query).await?.pop() else { return Ok(json!({"file": null})) };
+        let (now, for_good) = found.end();
+        let begin = found.begin().max(found.file.begin);
+        let (mut from, limit, is_within_line) = stretch.within(begin, now);
+        let (node, file) = (found.node, found.file.name.clone());
+        let asked =
+            LogQuery { action: LogAction::Read, node, file, offset: from, limit: Some(limit), ..LogQuery::default() };
+        let told =
+            if from < limit { Some(site.daemon.ask(asked).await.map_err(|error| error.to_string())?) } else { None };
+        let mut bytes = told.map_or_else(Bytes::new, |told| {
+            from = told.offset;
+            told.bytes
+        });
+        let next = from + bytes.len() as u64;
+        // Older lines are asked for up to `from`: what stands before the first end of a line belongs to them.
+        if is_within_line && let Some(end_of_line) = bytes.iter().position(|byte| *byte == b'\n') {
+            from += end_of_line as u64 + 1;
+            bytes = bytes.slice(end_of_line + 1..);
+        }
+        let is_over = for_good.is_some() || found.file.ended_ms.is_some();
+        Ok::<_, String>(json!({
+            "file": found.file.name, "text": String::from_utf8_lossy(&bytes), "from": from, "next": next, "begin": begin,
+            "more": next < now, "ended": is_over && next >= now, "shared": found.part.as_ref().is_some_and(|part| part.shared),
+        }))
+    };
+    match told.await {
+        Ok(value) => reply(&request, &value),
+        Err(why) => text(StatusCode::BAD_REQUEST, why),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_is_told_a_bounded_stretch_of_a_file() {
+        let most = PAGE_BYTES_MAX;
+        for (stretch, (begin, end), expected) in [
+            (Stretch::Last, (0, 10), (0, 10, false)),
+            (Stretch::Last, (5, 5), (5, 5, false)),
+            (Stretch::Last, (0, most + 10), (10, most + 10, true)),
+            (Stretch::From(4), (0, 10), (4, 10, false)),
+            // What was there is cut, or the place is behind the end.
+            (Stretch::From(4), (6, 10), (6, 10, false)),
+            (Stretch::From(40), (0, 10), (10, 10, false)),
+            (Stretch::From(1), (0, 2 * most), (1, most + 1, false)),
+            (Stretch::Before(most + 20), (0, 3 * most), (20, most + 20, true)),
+            (Stretch::Before(7), (5, 10), (5, 7, false)),
+            (Stretch::Before(3), (5, 10), (5, 5, false)),
+        ] {
+            assert_eq!(stretch.within(begin, end), expected, "{stretch:?} of {begin} to {end}");
+        }
+    }
 }

@@ -241,6 +241,7 @@ impl Cluster {
             VisitorToHead::MetricsQuery(asked) => self.core.metrics_query(from, &asked),
             VisitorToHead::DrainAsked(asked) => self.core.drain_asked(from, &asked),
             VisitorToHead::DeviceAsked(asked) => self.core.device_asked(from, &asked),
+            VisitorToHead::EndAsked(asked) => self.core.end_asked(from, &asked),
             VisitorToHead::StateFollow(asked) => self.core.state_follow(from, asked),
             VisitorToHead::ChronicleFollow(asked) => self.core.chronicle_follow(from, asked),
             VisitorToHead::GrowthState(state) => self.core.growth_state(from, &state),

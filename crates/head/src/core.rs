@@ -16,9 +16,9 @@ use oxiray_machine::{
 };
 use oxiray_resources::{Quantity, ResourceName};
 use oxiray_wire::message::{
-    ChronicleFollow, ClientToHead, ClusterReport, DeviceAsked, DrainAsked, Driver, Failure, GrowthState, HeadOrder,
-    Holdings, HoldingsQuery, MetricsQuery, NodeReport, Returning, StateFollow, StateQuery, Submission, SubmissionAsked,
-    WorkerToNode,
+    ChronicleFollow, ClientToHead, ClusterReport, DeviceAsked, DrainAsked, Driver, EndAsked, Failure, GrowthState,
+    HeadOrder, Holdings, HoldingsQuery, MetricsQuery, NodeReport, Returning, StateFollow, StateQuery, Submission,
+    SubmissionAsked, WorkerToNode,
 };
 use oxiray_wire::state::NodeStatistics;
 use std::collections::{BTreeMap, BTreeSet};
@@ -463,6 +463,11 @@ impl Core {
     /// The command line wants something of a device.
     pub fn device_asked(&mut self, from: Key, asked: &DeviceAsked) {
         self.at_head(|head| head.device_asked(from, asked));
+    }
+
+    /// The command line wants an actor killed or a task cancelled.
+    pub fn end_asked(&mut self, from: Key, asked: &EndAsked) {
+        self.at_head(|head| head.end_asked(from, asked));
     }
 
     /// Whether a member was told to end.

@@ -5,9 +5,9 @@ use oxiray_state::StateCopy;
 use oxiray_wire::connection::ConnectionError;
 use oxiray_wire::message::{
     ChronicleBatch, ChronicleFollow, ClusterQuery, ClusterReport, DaemonToVisitor, DeviceAsked, Direction as _,
-    DrainAsked, Failure, GrowthQuery, GrowthReport, Hello, Holdings, HoldingsQuery, LogAnswer, LogQuery, MetricsQuery,
-    MetricsReport, StateChanges, StateFollow, StateQuery, StateReport, SubmissionAnswer, SubmissionAsked, TokenAnswer,
-    TokenAsked,
+    DrainAsked, EndAsked, Failure, GrowthQuery, GrowthReport, Hello, Holdings, HoldingsQuery, LogAnswer, LogQuery,
+    MetricsQuery, MetricsReport, StateChanges, StateFollow, StateQuery, StateReport, SubmissionAnswer, SubmissionAsked,
+    TokenAnswer, TokenAsked,
 };
 use oxiray_wire::state::{ChronicleCursor, ChronicleEntry, ChronicleKind, StateKind};
 use oxiray_wire::{Connection, Message, Received};
@@ -88,6 +88,7 @@ questions! {
     ChronicleFollow => ChronicleBatch refusable,
     DrainAsked => StateReport refusable,
     DeviceAsked => StateReport refusable,
+    EndAsked => StateReport refusable,
     TokenAsked => TokenAnswer refusable,
     SubmissionAsked => SubmissionAnswer refusable,
 }

@@ -358,6 +358,7 @@ messages! {
     240 => StackQuery,
     241 => StackReport,
     242 => ActorMaker,
+    243 => EndAsked,
     245 => RingOffered,
     246 => RingTaken,
     310 => TokenAsked,

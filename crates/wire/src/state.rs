@@ -19,7 +19,8 @@ mod words;
 pub use chronicle::{ChronicleCursor, ChronicleEntry, ChronicleGap, DevicePart};
 pub use cluster::{
     ClusterState, ConnectedJob, DaemonState, DeviceCondition, DeviceHolder, DeviceIsolation, DeviceRow, DeviceTold,
-    DrainState, DrainTold, ForeignUse, LeftOnNode, MemoryLevel, StoreState, TurnFigures, WaitingRow, WorkerLimits,
+    DrainState, DrainTold, EndTold, ForeignUse, LeftOnNode, MemoryLevel, StoreState, TurnFigures, WaitingRow,
+    WorkerLimits,
 };
 pub use device_memory::DeviceMemory;
 pub use explanation::{Explanation, NodeVerdict};

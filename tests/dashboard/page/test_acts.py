@@ -200,3 +200,23 @@ def test_a_key_opens_the_page_once(opened: Opened, board: Board, browser: Any) -
     second.get_by_role("alert").get_by_text("used before").wait_for()
     context.close()
     other.close()
+
+
+def test_a_process_has_its_log_from_its_end_on(opened: Opened, board: Board) -> None:
+    actor = next(row for row in board.rows("actors") if row["name"] == "rollout-0")
+    wait_until(lambda: "move 19999" in board.ask(f"logs?actor_id={actor['key']}")["text"])
+    worker = next(row for row in board.rows("workers") if row["pid"] == actor["pid"])
+    for place in (f"actors?pick=actor:{actor['key']}", f"processes?pick=process:{worker['key']}"):
+        page = opened(place)
+        box = page.get_by_role("region", name="Standard output")
+        box.get_by_text("move 19999").wait_for()
+        assert "move 10\n" not in box.inner_text()
+        for _ in range(20):
+            if "move 10\n" in box.inner_text():
+                break
+            before = len(box.inner_text())
+            box.evaluate("box => { box.scrollTop = 0; box.dispatchEvent(new Event('scroll')); }")
+            page.wait_for_function("([box, before]) => box.innerText.length > before", arg=[box.element_handle(), before])
+        assert "move 10\n" in box.inner_text()
+        page.get_by_label("Stream").select_option("err")
+        page.get_by_role("region", name="Standard error").get_by_text("resigns").wait_for()

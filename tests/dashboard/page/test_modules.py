@@ -67,3 +67,24 @@ def test_amounts_and_spans_are_told_as_people_do(called: Any) -> None:
 def test_a_thousand_nodes_fit_on_a_screen(called: Any) -> None:
     told = called("views/map.js", "m.grid(1000, 1000)")
     assert told["rows"] * told["cell"] <= 320 and told["columns"] * told["cell"] <= 1000
+
+
+def test_lines_of_a_log_are_added_below_and_above(called: Any) -> None:
+    told = "{file: 'a', begin: 0, ended: false, more: false, shared: false"
+    first = f"m.newer(null, {told}, text: 'b\\nc\\n', from: 10, next: 14}})"
+    grown = f"m.newer({first}, {told}, text: '\\x1b[31md\\x1b[0m\\n', from: 14, next: 25}})"
+    above = f"m.older({grown}, {told}, text: 'a\\n', from: 8, next: 10}})"
+    cases = {
+        first: ["b\nc\n", 10, 14],
+        grown: ["b\nc\nd\n", 10, 25],
+        above: ["a\nb\nc\nd\n", 8, 25],
+        # What does not stand right above is no part of it.
+        f"m.older({grown}, {told}, text: 'x', from: 0, next: 5}})": ["b\nc\nd\n", 10, 25],
+        # Another file, or one of which something was lost meanwhile, begins anew.
+        f"m.newer({grown}, {{...{told}}}, file: 'b', text: 'z\\n', from: 0, next: 2}})": ["z\n", 0, 2],
+        f"m.newer({grown}, {told}, text: 'z\\n', from: 40, next: 42}})": ["z\n", 40, 42],
+    }
+    for expression, expected in cases.items():
+        assert called("views/log.js", f"(({{text, from, next}}) => [text, from, next])({expression})") == expected, expression
+    many = f"m.newer({grown}, {told}, text: 'l\\n'.repeat(30000), from: 25, next: 60025}})"
+    assert called("views/log.js", f"(({{text, from}}) => [text.split('\\n').length, from])({many})") == [20_000, 0]

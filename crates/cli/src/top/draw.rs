@@ -2,7 +2,7 @@
 
 use super::recorded::{DeviceStory, Recorded, STRIP_MS};
 use super::rows::{List, Row, Target, clock, list};
-use super::screen::{Screen, Typing, View};
+use super::screen::{Layout, Screen, Typing, View};
 use oxiray_wire::plain;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -19,16 +19,21 @@ const COLOURS: [Color; 8] = [
     Color::LightGreen,
     Color::LightMagenta,
 ];
-const HELP: [&str; 13] = [
+const HELP: [&str; 18] = [
     "1-7          devices, nodes, jobs, tasks by name, actors, what waits, events",
+    "t            the tree: jobs, their actors, and calls that are not over; t leaves it",
     "up, down     choose a row; PageUp and PageDown go by ten",
     "Enter        show all that is known of it; Escape goes back",
     "/            show only rows with these letters; Escape shows all again",
     ", and .      sort by another column; I inverts the order",
-    "e            explain why it waits: an actor, or a row of what waits",
+    "a, f, c      all of each row where there is room (auto), always (full), or a line each",
+    "Space        tag a row: what follows is done with all tagged ones; Escape untags them",
+    "e            explain why it waits: an actor, a task, or a row of what waits",
+    "s            show the stack of an actor, a task, or a device's holders",
     "l            show what a submitted job printed",
+    "K            kill an actor or cancel a task, when the first eight digits are typed",
     "S            stop a submitted job, when its name is typed",
-    "D            drain a node, when the first eight digits of its identifier are typed",
+    "D            drain a node, when the first eight digits are typed",
     "p            hold the picture still, and let it go on",
     "q            leave",
     "",
@@ -115,7 +120,10 @@ fn heading(recorded: &Recorded, screen: &Screen) -> String {
 fn tabs(page: &mut Page<'_>, screen: &Screen) {
     let mut column = 0;
     for (number, (view, name)) in View::ALL.into_iter().enumerate() {
-        let text = format!(" {} {name} ", number + 1);
+        let text = match view {
+            View::Tree => format!(" t {name} "),
+            _ => format!(" {} {name} ", number + 1),
+        };
         let style = if view == screen.view { Palette::chosen() } else { Style::default() };
         page.write(1, column, text.len() as u16, &text, style);
         column += text.len() as u16;
@@ -127,6 +135,9 @@ fn bottom(screen: &Screen) -> String {
         Some(Typing::Filter) => format!("/{}_", screen.typed),
         Some(Typing::Confirm { word, .. }) => {
             format!("type `{word}` and Enter to confirm, Escape to leave it: {}_", screen.typed)
+        }
+        None if !screen.tagged.is_empty() => {
+            format!("{} tagged: what is done is done with all of them; Escape untags them", screen.tagged.len())
         }
         None if !screen.filter.is_empty() => format!("only rows with `{}`; Escape shows all", screen.filter),
         None => "? help  / filter  Enter detail  p pause  q leave".to_owned(),
@@ -175,11 +186,53 @@ fn rows(page: &mut Page<'_>, recorded: &Recorded, screen: &Screen, palette: Pale
         return page.line(3, text, Style::default());
     }
     let chosen = screen.chosen.min(list.rows.len() - 1);
-    let first = (chosen + 1).saturating_sub(room.max(1));
-    for (line, row) in list.rows.iter().skip(first).take(room).enumerate() {
-        let style = if first + line == chosen { Palette::chosen() } else { Style::default() };
-        draw_row(page, (line + 3) as u16, (row, style), &widths, (recorded, palette));
+    let beneath = beneath(&list, &widths, screen.layout, (room, usize::from(page.area.width)));
+    let height = |row: usize| 1 + beneath.get(row).map_or(0, Vec::len);
+    let (mut first, mut taken) = (chosen, height(chosen));
+    while first > 0 && taken + height(first - 1) <= room {
+        first -= 1;
+        taken += height(first);
     }
+    let mut line = 0;
+    for (at, row) in list.rows.iter().enumerate().skip(first).take_while(|(at, _)| *at < first + room) {
+        let style = if at == chosen { Palette::chosen() } else { Style::default() };
+        let is_tagged = screen.tagged.contains(&row.target);
+        if line < room {
+            draw_row(page, (line + 3) as u16, (row, style, is_tagged), &widths, (recorded, palette));
+        }
+        for (text, below) in beneath.get(at).into_iter().flatten().zip(line + 1..room) {
+            page.line((below + 3) as u16, text, Style::default());
+        }
+        line += height(at);
+    }
+}
+
+/// The lines beneath each row: what its columns cut, and what there is besides. Nothing where each row has one line.
+fn beneath(list: &List, widths: &[u16], layout: Layout, (room, width): (usize, usize)) -> Vec<Vec<String>> {
+    let is_wanted = match layout {
+        Layout::Compact => false,
+        Layout::Full => true,
+        Layout::Auto => list.rows.len() <= room,
+    };
+    if !is_wanted {
+        return Vec::new();
+    }
+    let of_row = |row: &Row| {
+        let cells = row.cells.iter().zip(&list.columns).zip(widths);
+        let is_cut = |cell: &str, width: u16| cell.chars().count() > usize::from(width);
+        let cut = cells.filter(|((cell, _), width)| is_cut(&cell.text, **width));
+        let told = cut.map(|((cell, (name, _)), _)| format!("{name}: {}", cell.text.trim_start()));
+        let lines = told.chain(row.more.iter().cloned()).flat_map(|text| wrapped(&text, width.saturating_sub(4)));
+        lines.map(|line| format!("    {line}")).collect::<Vec<_>>()
+    };
+    let all: Vec<Vec<String>> = list.rows.iter().map(of_row).collect();
+    let lines = all.len() + all.iter().map(Vec::len).sum::<usize>();
+    if layout == Layout::Auto && lines > room { Vec::new() } else { all }
+}
+
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let letters: Vec<char> = text.chars().collect();
+    letters.chunks(width.max(1)).map(|part| part.iter().collect()).collect()
 }
 
 /// What is left of the width goes to the column that asks for none.
@@ -192,7 +245,7 @@ fn widths(list: &List, total: u16) -> Vec<u16> {
 fn draw_row(
     page: &mut Page<'_>,
     line: u16,
-    (row, style): (&Row, Style),
+    (row, style, is_tagged): (&Row, Style, bool),
     widths: &[u16],
     (recorded, palette): (&Recorded, Palette),
 ) {
@@ -211,7 +264,8 @@ fn draw_row(
             _ if cell.text.ends_with('!') => style.patch(palette.colour(Color::Red)),
             _ => style,
         };
-        page.write(line, column, *width, &cell.text, style);
+        let text = if is_tagged && number == 0 { format!("*{}", cell.text) } else { cell.text.clone() };
+        page.write(line, column, *width, &text, style);
         if let (Some(story), 6) = (story, number) {
             strip(page, (line, column, *width), story, (recorded.now_ms, palette));
         }

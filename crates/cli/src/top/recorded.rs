@@ -4,7 +4,7 @@
 
 use oxiray_ids::NodeId;
 use oxiray_wire::message::ChronicleBatch;
-use oxiray_wire::state::{ChronicleCursor, ChronicleEntry, ChronicleEvent, ClusterState, DemandKind, JobRow};
+use oxiray_wire::state::{ChronicleCursor, ChronicleEntry, ChronicleEvent, ClusterState, DemandKind, JobRow, TaskRow};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -74,6 +74,9 @@ pub(crate) struct Recorded {
     #[serde(skip)]
     pub(crate) jobs: Vec<JobRow>,
     pub(crate) tasks: Vec<TaskCounts>,
+    /// The calls that are not over, as far as they were asked for.
+    #[serde(skip)]
+    pub(crate) live: Vec<TaskRow>,
     /// What happened, the latest last.
     pub(crate) events: VecDeque<ChronicleEntry>,
     #[serde(serialize_with = "as_list")]

@@ -1,7 +1,8 @@
 //! The lists of each view: columns, rows, what is found and in which order.
 
-use super::recorded::{DeviceKey, DeviceStory, Recorded};
+use super::recorded::{DeviceKey, DeviceStory, Recorded, Span};
 use super::screen::{Screen, View};
+use super::tree::tree;
 use oxiray_wire::message::DeviceUse;
 use oxiray_wire::state::{ActorPhase, DemandKind, NodeRow, Severity};
 use std::cmp::Ordering;
@@ -13,7 +14,7 @@ fn is_device(resource: &str) -> bool {
 }
 
 /// What a row is of, for what is done with it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Target {
     #[default]
     Nothing,
@@ -21,8 +22,10 @@ pub(crate) enum Target {
     Node(String),
     /// A job that was submitted under that name.
     Submission(String),
-    /// What can be explained: an actor, or a placement group.
-    Explained(String),
+    Actor(String),
+    Task(String),
+    /// A process: its node, and its number there.
+    Process(String, u32),
 }
 
 /// A cell: what is shown, and what it is sorted by where that is another thing.
@@ -44,7 +47,7 @@ impl From<&str> for Cell {
     }
 }
 
-fn number(text: impl Into<String>, number: f64) -> Cell {
+pub(super) fn number(text: impl Into<String>, number: f64) -> Cell {
     Cell { text: text.into(), number: Some(number) }
 }
 
@@ -54,6 +57,10 @@ pub(crate) struct Row {
     pub(crate) target: Target,
     /// What is shown of it beside, line by line.
     pub(crate) detail: Vec<(&'static str, String)>,
+    /// What the full layout shows beneath it.
+    pub(crate) more: Vec<String>,
+    /// How deep it is in a tree; rows that follow and are deeper are its own.
+    pub(crate) depth: usize,
 }
 
 /// A list: its columns with their least widths, where 0 takes what is left; and its rows.
@@ -73,18 +80,39 @@ pub(crate) fn list(recorded: &Recorded, screen: &Screen) -> List {
         View::Actors => actors(recorded),
         View::Waiting => waiting(recorded),
         View::Events => events(recorded),
+        View::Tree => tree(recorded),
     };
-    let wanted = screen.filter.to_lowercase();
-    if !wanted.is_empty() {
-        list.rows.retain(|row| row.cells.iter().any(|cell| cell.text.to_lowercase().contains(&wanted)));
-    }
-    if let Some(column) = screen.sorted_by.filter(|column| *column < list.columns.len()) {
-        list.rows.sort_by(|one, other| compare(&one.cells[column], &other.cells[column]));
-    }
-    if screen.is_inverted {
-        list.rows.reverse();
+    if !screen.filter.is_empty() || screen.sorted_by.is_some() || screen.is_inverted {
+        let (wanted, columns) = (screen.filter.to_lowercase(), list.columns.len());
+        let by = screen.sorted_by.filter(|column| *column < columns);
+        list.rows = arranged(list.rows, &wanted, (by, screen.is_inverted));
     }
     list
+}
+
+/// The rows that have these letters, and those that they are beneath of or above; each level of a tree in order.
+fn arranged(rows: Vec<Row>, wanted: &str, (by, is_inverted): (Option<usize>, bool)) -> Vec<Row> {
+    let has = |row: &Row| row.cells.iter().any(|cell| cell.text.to_lowercase().contains(wanted));
+    let mut branches: Vec<(Row, Vec<Row>)> = Vec::new();
+    for row in rows {
+        match branches.last_mut() {
+            Some((above, beneath)) if row.depth > above.depth => beneath.push(row),
+            _ => branches.push((row, Vec::new())),
+        }
+    }
+    let kept = branches.into_iter().filter_map(|(row, beneath)| {
+        let wanted = if has(&row) { "" } else { wanted };
+        let beneath = arranged(beneath, wanted, (by, is_inverted));
+        (wanted.is_empty() || !beneath.is_empty()).then_some((row, beneath))
+    });
+    let mut kept: Vec<(Row, Vec<Row>)> = kept.collect();
+    if let Some(column) = by {
+        kept.sort_by(|(one, _), (other, _)| compare(&one.cells[column], &other.cells[column]));
+    }
+    if is_inverted {
+        kept.reverse();
+    }
+    kept.into_iter().flat_map(|(row, beneath)| std::iter::once(row).chain(beneath)).collect()
 }
 
 fn compare(one: &Cell, other: &Cell) -> Ordering {
@@ -187,7 +215,9 @@ fn device(recorded: &Recorded, key: DeviceKey, node: Option<&NodeRow>, story: &D
         age_ms.map_or_else(|| number("", -1.0), |ms| number(age(ms), ms as f64)),
         Cell::default(),
     ];
-    Row { cells, target: Target::Device(key), detail: Vec::new() }
+    let several = if holders.len() > 1 { holder_lines(recorded, story) } else { Vec::new() };
+    let more = several.into_iter().map(|(kind, text)| format!("{kind} {text}")).collect();
+    Row { cells, target: Target::Device(key), more, ..Row::default() }
 }
 
 /// All that is known of a device.
@@ -196,13 +226,19 @@ fn device_detail(recorded: &Recorded, key: &DeviceKey, name: &str, story: &Devic
     if let Some((at, why)) = &story.out {
         detail.push(("out of service", format!("since {}: {why}", clock(*at))));
     }
-    for span in story.holders() {
+    detail.extend(holder_lines(recorded, story));
+    detail
+}
+
+/// Who holds a device, one a line.
+fn holder_lines(recorded: &Recorded, story: &DeviceStory) -> Vec<(&'static str, String)> {
+    let line = |span: &Span| {
         let state = span.returning_ms.map_or(String::new(), |at| format!(", being given back since {}", clock(at)));
         let share = span.share as f64 / 10_000.0;
         let since = age(recorded.now_ms.saturating_sub(span.from_ms));
-        detail.push((word(span.kind), format!("{} (pid {}): {share} for {since}{state}", span.name, span.pid)));
-    }
-    detail
+        (word(span.kind), format!("{} (pid {}): {share} for {since}{state}", span.name, span.pid))
+    };
+    story.holders().map(line).collect()
 }
 
 fn word(kind: DemandKind) -> &'static str {
@@ -267,7 +303,7 @@ fn nodes(recorded: &Recorded) -> List {
             ("free", amounts(&node.available)),
         ];
         let target = if node.alive { Target::Node(node.node_id.hex()) } else { Target::Nothing };
-        Row { cells, target, detail }
+        Row { cells, target, detail, ..Row::default() }
     });
     let columns = vec![
         ("NODE", 14),
@@ -310,7 +346,7 @@ fn jobs(recorded: &Recorded) -> List {
         ];
         let is_submitted = !job.submission.is_empty();
         let target = if is_submitted { Target::Submission(job.submission.clone()) } else { Target::Nothing };
-        Row { cells, target, detail }
+        Row { cells, target, detail, ..Row::default() }
     });
     let columns = vec![("JOB", 9), ("SUBMISSION", 20), ("STATE", 10), ("RAN", 7), ("ENTRYPOINT", 0)];
     List { columns, rows: rows.collect() }
@@ -332,7 +368,7 @@ fn tasks(recorded: &Recorded) -> List {
         ];
         let states = of.states.iter().map(|(state, count)| format!("{state} {count}"));
         let detail = vec![("name", of.name.clone()), ("states", states.collect::<Vec<_>>().join(", "))];
-        Row { cells, target: Target::Nothing, detail }
+        Row { cells, detail, ..Row::default() }
     });
     let columns = vec![("NAME", 0), ("KIND", 19), ("RUNNING", 8), ("WAITING", 8), ("FINISHED", 9), ("FAILED", 7)];
     List { columns, rows: rows.collect() }
@@ -365,7 +401,7 @@ fn actors(recorded: &Recorded) -> List {
             ("holds", holds),
             ("cause", cause),
         ];
-        Row { cells, target: Target::Explained(actor.actor_id.hex()), detail }
+        Row { cells, target: Target::Actor(actor.actor_id.hex()), detail, ..Row::default() }
     });
     let columns = vec![
         ("CLASS", 16),
@@ -399,7 +435,7 @@ fn waiting(recorded: &Recorded) -> List {
             ("waits", age(ms)),
             ("why", row.why.clone()),
         ];
-        Row { cells, target: Target::Nothing, detail }
+        Row { cells, detail, ..Row::default() }
     });
     let columns = vec![("NAME", 16), ("KIND", 8), ("COUNT", 6), ("WAITS", 7), ("ASKS", 14), ("WHY", 0)];
     List { columns, rows: rows.collect() }
@@ -427,7 +463,7 @@ fn events(recorded: &Recorded) -> List {
             ("message", message),
             ("node", entry.node.map_or(String::new(), |node| node.hex())),
         ];
-        Row { cells, target: Target::Nothing, detail }
+        Row { cells, detail, ..Row::default() }
     });
     let columns = vec![("UTC", 8), (" ", 1), ("EVENT", 26), ("MESSAGE", 0)];
     List { columns, rows: rows.collect() }

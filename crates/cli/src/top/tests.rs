@@ -1,11 +1,12 @@
 use super::draw::text;
 use super::recorded::{Recorded, TaskCounts};
-use super::screen::{Key, Request, Screen, View};
-use oxiray_ids::{ActorId, NodeId};
-use oxiray_wire::message::{ChronicleBatch, DeviceUse};
+use super::rows::Target;
+use super::screen::{Act, Key, Layout, Request, Screen, View};
+use oxiray_ids::{ActorId, JobId, NodeId, TaskId};
+use oxiray_wire::message::{ChronicleBatch, DeviceUse, TaskStage};
 use oxiray_wire::state::{
     ActorPhase, ActorRow, ChronicleCursor, ChronicleEntry, ChronicleEvent, ChronicleGap, ClusterState, DemandKind,
-    DevicePart, NodeRow, WaitingRow,
+    DevicePart, DriverProcess, JobRow, NodeRow, TaskRow, WaitingRow,
 };
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -129,13 +130,13 @@ fn shown(keys: &str, size: (u16, u16)) -> String {
 fn top_draws_devices_at_80_by_24() {
     let expected = "\
 oxiray top    nodes 1  devices held 2, 1 out  waiting 3  22:14:20 UTC
- 1 devices  2 nodes  3 jobs  4 tasks  5 actors  6 waiting  7 events
+ 1 devices  2 nodes  3 jobs  4 tasks  5 actors  6 waiting  7 events  t tree
 DEVICE           HELD         BUSY  MEMORY GiB HOLDER         AGE    LAST 60 s
 host-1 GPU0      ##########   90%!  5.0/80.0   Trainer        30s    ....TTTT
 host-1 GPU1      ##########   50%+  5.0/80.0   evaluate +1    30s    ....llee
 host-1 GPU2      out          90%!  5.0/80.0   x Xid 79: it f 30s    ....xxxx
 host-1 GPU3      ..........   50%+  5.0/80.0";
-    let told = shown("", (80, 24));
+    let told = shown("c", (80, 24));
     for (line, wanted) in told.lines().zip(expected.lines()).take(3) {
         assert_eq!(line, wanted);
     }
@@ -150,7 +151,7 @@ host-1 GPU3      ..........   50%+  5.0/80.0";
 
 #[test]
 fn top_draws_the_last_minute_at_200_by_60() {
-    let told = shown("", (200, 60));
+    let told = shown("c", (200, 60));
     let strip =
         |line: usize| told.lines().nth(line).and_then(|line| line.split_whitespace().last()).unwrap_or_default();
     assert_eq!(strip(3), format!("{}{}", ".".repeat(30), "T".repeat(30)), "{told}");
@@ -181,7 +182,7 @@ fn top_filters_sorts_and_shows_detail() {
     assert!(told.contains("GPU0") && !told.contains("GPU1") && told.contains("only rows with `trainer`"), "{told}");
     assert!(shown("/trainer\n\u{1b}", (80, 24)).contains("GPU1"));
     let order = |keys: &str| -> Vec<String> {
-        let told = shown(keys, (80, 24));
+        let told = shown(&format!("c{keys}"), (80, 24));
         told.lines().skip(3).take(4).map(|line| line[..11].to_owned()).collect()
     };
     assert_eq!(order("")[0], "host-1 GPU0");
@@ -202,11 +203,138 @@ fn top_gives_an_order_only_when_its_word_is_typed() {
     assert_eq!(press(&mut screen, &recorded, "wrong\n"), None);
     assert!(text(&recorded, &screen, (80, 24)).contains("nothing was done"));
     let asked = press(&mut screen, &recorded, &format!("\u{1b}D{}\n", &id[..8]));
-    assert_eq!(asked, Some(Request::Drain(id)));
+    assert_eq!(asked, Some(Request::Do(Act::Drain, vec![Target::Node(id)])));
     assert_eq!(press(&mut screen, &recorded, "D\u{1b}q"), Some(Request::Quit), "what is typed is no order");
     let mut screen = Screen { view: View::Actors, ..Screen::default() };
-    assert_eq!(press(&mut screen, &recorded, "e"), Some(Request::Explain(ActorId::new([5; 16]).hex())));
+    assert_eq!(
+        press(&mut screen, &recorded, "e"),
+        Some(Request::Do(Act::Explain, vec![Target::Actor(ActorId::new([5; 16]).hex())]))
+    );
     assert_eq!(press(&mut screen, &recorded, "S"), None, "an actor is no job");
+}
+
+fn in_job(number: u8) -> (JobId, ActorId) {
+    let job = JobId::new([number, 0, 0, 0]);
+    let mut bytes = [number; 16];
+    bytes[12..].copy_from_slice(job.as_bytes());
+    (job, ActorId::new(bytes))
+}
+
+/// Two jobs: one submitted, with a task and an actor that has a call; and one of which the list of jobs says nothing.
+fn at_work() -> Recorded {
+    let mut recorded = recorded();
+    let (job, actor) = in_job(7);
+    let driver = Some(DriverProcess { job, pid: 70, ..DriverProcess::default() });
+    let submission = "nightly".to_owned();
+    recorded.jobs = vec![JobRow { driver, submission, started_ms: NOW - 90_000, ..JobRow::default() }];
+    let actor_row = |actor_id, job_id, class: &str, state| ActorRow {
+        actor_id,
+        job_id,
+        class: class.into(),
+        state,
+        pid: Some(71),
+        ..ActorRow::default()
+    };
+    let (other_job, other) = in_job(8);
+    recorded.cluster.actors = vec![
+        actor_row(actor, job, "Trainer", ActorPhase::Alive),
+        actor_row(other, other_job, "Cache", ActorPhase::Alive),
+        actor_row(ActorId::new([3; 16]), job, "Gone", ActorPhase::Dead),
+    ];
+    let call = |owner: ActorId, first: u8, name: &str, stage| {
+        let mut bytes = [first; 24];
+        bytes[8..].copy_from_slice(owner.as_bytes());
+        let (task_id, started_us) = (TaskId::new(bytes), (NOW - 5_000) * 1_000);
+        TaskRow { task_id, name: name.into(), stage, started_us, pid: Some(72), ..TaskRow::default() }
+    };
+    recorded.live = vec![
+        call(actor, 0x1a, "Trainer.step", TaskStage::Runs),
+        call(ActorId::nil_of(job), 0x2b, "load", TaskStage::WaitsForWorker),
+        TaskRow { task_id: actor.creation_task(), name: "Trainer.__init__".into(), ..TaskRow::default() },
+    ];
+    recorded
+}
+
+fn in_tree(keys: &str) -> (String, Screen, Option<Request>) {
+    let (recorded, mut screen) = (at_work(), Screen::default());
+    let request = press(&mut screen, &recorded, &format!("t{keys}"));
+    (text(&recorded, &screen, (100, 24)), screen, request)
+}
+
+#[test]
+fn top_shows_what_belongs_to_what() {
+    let names = |told: &str| -> Vec<String> {
+        told.lines().skip(3).take_while(|line| !line.is_empty()).map(|line| line[..20].trim_end().to_owned()).collect()
+    };
+    let (told, ..) = in_tree("");
+    let all = ["job nightly", "  load", "  Trainer", "    Trainer.step", "job", "  Cache"];
+    assert_eq!(names(&told), all, "no actor that is dead, and no constructor:\n{told}");
+    assert!(told.contains("PENDING_NODE_ASSIGNMENT") && told.contains("72 ") && told.contains("1a1a1a1a"), "{told}");
+    assert_eq!(names(&in_tree("/step\n").0), ["job nightly", "  Trainer", "    Trainer.step"], "what it is of stays");
+    assert_eq!(names(&in_tree("/trainer\n").0), ["job nightly", "  Trainer", "    Trainer.step"]);
+    assert_eq!(names(&in_tree("I").0), ["job", "  Cache", "job nightly", "  Trainer", "    Trainer.step", "  load"]);
+    assert_eq!(names(&in_tree(".").0)[..3], ["job", "  Cache", "job nightly"], "each level by its name");
+    assert_eq!(in_tree("t").1.view, View::Devices);
+}
+
+#[test]
+fn top_kills_and_cancels_what_is_tagged_when_that_is_typed() {
+    let actor = Target::Actor(in_job(7).1.hex());
+    let (told, _, request) = in_tree("/step\n");
+    assert!(request.is_none() && told.contains("only rows with `step`"));
+    // Rows: the job, its task, its actor.
+    let (recorded, mut screen) = (at_work(), Screen { view: View::Tree, chosen: 1, ..Screen::default() });
+    assert_eq!(press(&mut screen, &recorded, "K"), None);
+    let Some(Request::Do(Act::Kill, of)) = press(&mut screen, &recorded, "2b2b2b2b\n") else { panic!("{screen:?}") };
+    assert!(matches!(&of[..], [Target::Task(id)] if id.starts_with("2b2b2b2b")), "{of:?}");
+    assert_eq!(press(&mut screen, &recorded, "  "), None);
+    assert_eq!((screen.tagged.len(), screen.chosen), (2, 3));
+    let told = text(&recorded, &screen, (100, 24));
+    assert!(told.contains("*  load") && told.contains("*  Trainer") && told.contains("2 tagged"), "{told}");
+    press(&mut screen, &recorded, "K");
+    assert!(text(&recorded, &screen, (100, 24)).contains("type `kill 2`"));
+    let asked = press(&mut screen, &recorded, "kill 2\n");
+    assert!(matches!(&asked, Some(Request::Do(Act::Kill, of)) if of.len() == 2 && of.contains(&actor)), "{asked:?}");
+    assert_eq!(press(&mut screen, &recorded, "S"), None);
+    assert!(text(&recorded, &screen, (100, 24)).contains("2 of the 2 rows tagged are no such"));
+    assert_eq!(press(&mut screen, &recorded, "\u{1b}\u{1b}"), None);
+    assert!(screen.tagged.is_empty(), "Escape closes what is said, and then takes the tags off");
+    let mut screen = Screen { view: View::Waiting, ..Screen::default() };
+    press(&mut screen, &recorded, " ");
+    assert!(
+        screen.tagged.is_empty() && text(&recorded, &screen, (100, 24)).contains("nothing can be done with this row")
+    );
+}
+
+#[test]
+fn top_shows_the_stacks_of_who_holds_a_device() {
+    let recorded = recorded();
+    let stack = |chosen| {
+        let mut screen = Screen { chosen, ..Screen::default() };
+        let request = press(&mut screen, &recorded, "s");
+        (request, text(&recorded, &screen, (100, 24)))
+    };
+    let of = |pids: &[u32]| pids.iter().map(|pid| Target::Process(node(1).hex(), *pid)).collect();
+    assert_eq!(stack(0).0, Some(Request::Do(Act::Stack, of(&[4_001]))));
+    assert_eq!(stack(1).0, Some(Request::Do(Act::Stack, of(&[4_002, 4_003]))));
+    let (request, told) = stack(3);
+    assert!(request.is_none() && told.contains("no process holds it"), "{told}");
+}
+
+#[test]
+fn top_shows_all_of_a_row_where_there_is_room() {
+    let full = shown("f", (80, 24));
+    for line in ["    actor evaluate (pid 4002): 0.5 for 30s", "    HOLDER: x Xid 79: it fell off the bus"] {
+        assert!(full.lines().any(|told| told == line), "{full}");
+    }
+    assert_eq!(shown("a", (80, 24)), full, "all have room");
+    let compact = shown("c", (80, 24));
+    assert!(!compact.contains("    actor") && !compact.contains("fell off the bus"), "{compact}");
+    assert_eq!(shown("a", (80, 10)), shown("c", (80, 10)), "not all have");
+    let (recorded, mut screen) = (recorded(), Screen { chosen: 3, layout: Layout::Full, ..Screen::default() });
+    assert!(text(&recorded, &screen, (80, 7)).contains("GPU3"), "the row that is chosen is seen");
+    screen.chosen = 0;
+    assert!(text(&recorded, &screen, (80, 7)).contains("GPU0"));
 }
 
 #[test]

@@ -10,6 +10,7 @@ import { change, link } from "../place.js";
 import { Badge, Choice, Confirmed, Empty, Facts, Head, Id, Moment, Search, Sheet, Trouble } from "../parts.js";
 import { Table, useRows } from "../table.js";
 import { STARTED, STATE, TOOK } from "./columns.js";
+import { LINES_KEPT, plain } from "./log.js";
 
 const COLUMNS = [
   { key: "submission", title: "Job", show: (/** @type {any} */ row) => html`<b>${row.submission || row.job_id || "–"}</b>${row.past && html` <span class="soft" title="The head that runs now does not know of it">before the head came back</span>`}` },
@@ -56,8 +57,6 @@ function Job({ row, again }) {
   <//>`;
 }
 
-const LINES_KEPT = 5_000;
-
 /** What a job printed, followed. @param {{id: string, runs: boolean}} given */
 function Log({ id, runs }) {
   const [text, setText] = useState("");
@@ -100,9 +99,8 @@ function Log({ id, runs }) {
   </section>`;
 }
 
-/** The last lines, without codes that would colour a terminal. @param {string} text */
+/** The last lines. @param {string} text */
 function bounded(text) {
-  const plain = text.replace(/\u001b\[[0-9;?]*[ -/]*[@-~]/g, "");
-  const lines = plain.split("\n");
-  return lines.length > LINES_KEPT ? lines.slice(-LINES_KEPT).join("\n") : plain;
+  const lines = plain(text).split("\n");
+  return lines.length > LINES_KEPT ? lines.slice(-LINES_KEPT).join("\n") : lines.join("\n");
 }

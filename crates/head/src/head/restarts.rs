@@ -9,10 +9,12 @@ use crate::clock::Alarm;
 use crate::failures::death;
 use crate::journal::Row;
 use crate::workers::{Duty, NodeEnd};
-use oxiray_ids::ActorId;
-use oxiray_machine::Key;
-use oxiray_wire::message::{ActorKill, ActorRestarting, ArgumentLost, FailureCode};
-use oxiray_wire::state::ExitKind;
+use oxiray_ids::{ActorId, TaskId};
+use oxiray_machine::{Key, check_name};
+use oxiray_wire::message::{
+    ActorKill, ActorRestarting, ArgumentLost, CancelObject, EndAsked, FailureCode, StateReport,
+};
+use oxiray_wire::state::{EndTold, ExitKind, STATE_VERSION};
 use std::time::Duration;
 
 /// How long an actor waits that died in its constructor, and the most that this doubles to each further time.
@@ -122,5 +124,43 @@ impl HeadCore {
         }
         self.exits_by(key, ExitKind::IntendedSystem, "it was killed by `ray.kill(no_restart=False)`");
         self.kill_worker(key);
+    }
+
+    /// Somebody at the command line wants an actor killed or a task cancelled.
+    pub(crate) fn end_asked(&mut self, from: Key, asked: &EndAsked) {
+        let (request, version) = (asked.request, STATE_VERSION);
+        let told = check_name("a reason", &asked.reason).and_then(|()| match (asked.actor, asked.task) {
+            (Some(actor), _) => self.end_by_hand(actor, &asked.reason),
+            (None, Some(task)) => self.cancel_by_hand(task),
+            (None, None) => Err("name an actor to kill, or a task to cancel".to_owned()),
+        });
+        let report = |ended| StateReport { request, ended: Some(ended), version, ..StateReport::default() };
+        self.answer_state(from, request, told.map(report), String::new());
+    }
+
+    fn end_by_hand(&mut self, id: ActorId, reason: &str) -> Result<EndTold, String> {
+        let Some(actor) = self.actors.known.get(id) else {
+            return Err(format!("no actor {id} is known: `oxiray list actors` shows those that there are"));
+        };
+        if let ActorState::Dead(_) = actor.state {
+            return Err(format!("actor {id} is dead already"));
+        }
+        let processes = u32::from(actor.worker().is_some());
+        self.end_actor(id, &format!("it was killed by hand: {reason}."));
+        Ok(EndTold { processes })
+    }
+
+    /// Which process owns a task only that process knows: all of the job's are told, and for the others it is no matter.
+    fn cancel_by_hand(&mut self, task: TaskId) -> Result<EndTold, String> {
+        let job = task.job();
+        let of_job = self.clients.by_key.iter().filter(|(_, client)| client.job == job).map(|(key, _)| *key);
+        let told: Vec<Key> = of_job.collect();
+        if told.is_empty() {
+            return Err(format!("task {task} is of job {job}, and no process of that job runs: the task is over"));
+        }
+        for key in &told {
+            self.send(*key, CancelObject { object: task.object(1), owner: None, force: false, recursive: true });
+        }
+        Ok(EndTold { processes: u32::try_from(told.len()).unwrap_or(u32::MAX) })
     }
 }

@@ -4,6 +4,7 @@ mod actors;
 mod after_the_job;
 mod any_order;
 mod bundle_placement;
+mod by_hand;
 mod census;
 mod deadlocks;
 mod devices;

@@ -212,6 +212,7 @@ impl Daemon {
             VisitorToHead::MetricsQuery(asked) => self.core.metrics_query(key, &asked),
             VisitorToHead::DrainAsked(asked) => self.core.drain_asked(key, &asked),
             VisitorToHead::DeviceAsked(asked) => self.core.device_asked(key, &asked),
+            VisitorToHead::EndAsked(asked) => self.core.end_asked(key, &asked),
             VisitorToHead::GrowthState(state) => self.core.growth_state(key, &state),
             VisitorToHead::SubmissionAsked(asked) => self.submission_asked(key, &asked),
             VisitorToHead::TokenAsked(asked) => self.token_asked(key, &asked),

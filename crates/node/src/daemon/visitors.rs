@@ -55,6 +55,7 @@ fn order(message: &VisitorToDaemon) -> Option<Order> {
             | VisitorToHead::GrowthQuery(_) => return None,
             VisitorToHead::DrainAsked(asked) => ("to empty a node", Some(asked.request)),
             VisitorToHead::DeviceAsked(asked) => ("to do something with a device", Some(asked.request)),
+            VisitorToHead::EndAsked(asked) => ("to kill an actor or to cancel a task", Some(asked.request)),
             VisitorToHead::GrowthState(_) => ("to hear an autoscaler", None),
             VisitorToHead::SubmissionAsked(asked) => match asked.action {
                 SubmissionAction::List | SubmissionAction::Read => return None,
@@ -76,7 +77,7 @@ fn order(message: &VisitorToDaemon) -> Option<Order> {
 mod tests {
     use super::*;
     use oxiray_wire::message::{
-        ChronicleFollow, DrainAsked, GrowthState, Stop, SubmissionAsked, TokenAsked, VisitorToHead,
+        ChronicleFollow, DrainAsked, EndAsked, GrowthState, Stop, SubmissionAsked, TokenAsked, VisitorToHead,
     };
 
     fn is_order(message: impl Into<VisitorToHead>) -> bool {
@@ -86,7 +87,7 @@ mod tests {
     #[test]
     fn what_changes_something_is_an_order_and_what_asks_is_none() {
         assert!(order(&VisitorToDaemon::Session(Stop {}.into())).is_some_and(|order| order.request.is_none()));
-        assert!(is_order(DrainAsked::default()) && is_order(GrowthState::default()));
+        assert!(is_order(DrainAsked::default()) && is_order(EndAsked::default()) && is_order(GrowthState::default()));
         assert!(!is_order(ChronicleFollow::default()));
         let job = |action| SubmissionAsked { action, ..SubmissionAsked::default() };
         assert!(!is_order(job(SubmissionAction::List)) && !is_order(job(SubmissionAction::Read)));

@@ -1,7 +1,7 @@
 //! Calls that are not wanted any more.
 
 use oxiray_fields::Fields;
-use oxiray_ids::{LeaseNumber, ObjectId, TaskId, WorkerId};
+use oxiray_ids::{ActorId, LeaseNumber, ObjectId, TaskId, WorkerId};
 
 /// client → daemon → owner: whoever has a reference asks the owner to cancel the call that makes the object.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
@@ -41,4 +41,21 @@ pub struct Cancel {
     /// Whether what it has called is cancelled too.
     #[field(3)]
     pub recursive: bool,
+}
+
+/// command line → head: kill an actor or cancel a task, by hand. Answered by a [`StateReport`](super::StateReport).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
+pub struct EndAsked {
+    /// Names the question.
+    #[field(1)]
+    pub request: u64,
+    /// `ActorId` of the actor that is killed, and is not made anew.
+    #[field(2)]
+    pub actor: Option<ActorId>,
+    /// `TaskId` of the task whose owner is to cancel it; where no actor is named.
+    #[field(3)]
+    pub task: Option<TaskId>,
+    /// Why, for people.
+    #[field(4)]
+    pub reason: String,
 }

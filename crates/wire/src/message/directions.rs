@@ -183,7 +183,7 @@ direction! {
     /// What a visitor asks of the head, by way of its machine where that is another.
     VisitorToHead:
         StateQuery, StateFollow, ChronicleFollow, MetricsQuery, DrainAsked, DeviceAsked, GrowthState, GrowthQuery,
-        SubmissionAsked, TokenAsked, LogQuery,
+        SubmissionAsked, TokenAsked, LogQuery, EndAsked,
 }
 direction! {
     /// What a visitor says about the session of the daemon that it came to.

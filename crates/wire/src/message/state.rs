@@ -1,7 +1,7 @@
 //! What runs and what ran: questions about it, and the processes' own records of their calls.
 
 use super::{Amount, CallError, CallOrigin, Failure};
-use crate::state::{DeviceTold, DrainTold, Explanation, GoneRow, StateKind, Summary, Tables};
+use crate::state::{DeviceTold, DrainTold, EndTold, Explanation, GoneRow, StateKind, Summary, Tables};
 use oxiray_fields::Fields;
 use oxiray_ids::{ActorId, LeaseNumber, LeaseRequestNumber, PlacementGroupId, TaskId, WorkerId};
 
@@ -42,7 +42,8 @@ pub struct StateFilter {
     pub value: String,
 }
 
-/// daemon → asker: the answer to a [`StateQuery`], a [`DrainAsked`](super::DrainAsked) or a [`DeviceAsked`](super::DeviceAsked).
+/// daemon → asker: the answer to a [`StateQuery`], a [`DrainAsked`](super::DrainAsked), a [`DeviceAsked`](super::DeviceAsked) or an
+/// [`EndAsked`](super::EndAsked).
 #[derive(Debug, Clone, PartialEq, Default, Fields)]
 pub struct StateReport {
     /// The question.
@@ -75,6 +76,9 @@ pub struct StateReport {
     /// What was ordered of a device.
     #[field(12)]
     pub device: Option<DeviceTold>,
+    /// Who was told of an order to kill an actor or to cancel a task.
+    #[field(13)]
+    pub ended: Option<EndTold>,
 }
 
 /// visitor → head: what changed in these lists since the cursor? Answered by one [`StateChanges`], when something did.

@@ -171,6 +171,15 @@ pub struct DeviceTold {
     pub slot: u32,
 }
 
+/// Who was told of an order to kill an actor or to cancel a task.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EndTold {
+    /// How many processes were told. Of those of a job, only the owner of a task cancels it.
+    #[field(1)]
+    pub processes: u32,
+}
+
 /// A process that has a device, or a part of it.
 #[derive(Debug, Clone, PartialEq, Default, Fields, Serialize, Deserialize)]
 #[serde(default)]
