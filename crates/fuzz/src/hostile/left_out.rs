@@ -12,8 +12,8 @@ const HARMLESS: [&str; 3] = [RESOURCE, "a", ""];
 /// What a driver, a worker, or the command line does not say.
 pub fn of_client(message: &Message) -> bool {
     match message {
-        // What the command line is for may be asked by everybody who was let in: end the cluster, empty nodes, drain devices, end work, run jobs,
-        // revoke tokens, bring and take away machines.
+        // What the command line is for may be asked by everybody who was let in: end the cluster, empty nodes, drain
+        // devices, end work, run jobs, revoke tokens, bring and take away machines.
         Message::Stop(_)
         | Message::DrainAsked(_)
         | Message::DeviceAsked(_)
