@@ -293,9 +293,11 @@ impl Stretch {
 
     /// From where to where is read of a file that has these, and whether what is read begins within a line.
     fn within(self, begin: u64, end: u64) -> (u64, u64, bool) {
+        // A file that has grown too long has lost its beginning, and all that a task printed may be in that.
+        let end = end.max(begin);
         let up_to = |end: u64| {
             let from = end.saturating_sub(PAGE_BYTES_MAX).max(begin);
-            (from, end.max(from), from > begin)
+            (from, end, from > begin)
         };
         match self {
             Self::Last => up_to(end),
@@ -364,6 +366,10 @@ mod tests {
             (Stretch::Before(most + 20), (0, 3 * most), (20, most + 20, true)),
             (Stretch::Before(7), (5, 10), (5, 7, false)),
             (Stretch::Before(3), (5, 10), (5, 5, false)),
+            // What is meant was cut, all of it.
+            (Stretch::Last, (9, 4), (9, 9, false)),
+            (Stretch::From(2), (9, 4), (9, 9, false)),
+            (Stretch::Before(2), (9, 4), (9, 9, false)),
         ] {
             assert_eq!(stretch.within(begin, end), expected, "{stretch:?} of {begin} to {end}");
         }

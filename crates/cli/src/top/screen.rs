@@ -310,9 +310,10 @@ impl Screen {
         }
         let tagged: Vec<Target> = self.tagged.iter().cloned().collect();
         let meant = if tagged.is_empty() { vec![self.target(recorded)] } else { tagged };
-        if let Some(other) = meant.iter().filter(|target| !act.takes(target)).count().checked_sub(1) {
+        let others = meant.iter().filter(|target| !act.takes(target)).count();
+        if others > 0 {
             let of = if meant.len() > 1 {
-                format!(": {} of the {} rows tagged are no such", other + 1, meant.len())
+                format!(": {others} of the {} rows tagged are no such", meant.len())
             } else {
                 String::new()
             };

@@ -10,7 +10,7 @@ import { change, link } from "../place.js";
 import { Badge, Choice, Confirmed, Empty, Facts, Head, Id, Moment, Search, Sheet, Trouble } from "../parts.js";
 import { Table, useRows } from "../table.js";
 import { STARTED, STATE, TOOK } from "./columns.js";
-import { LINES_KEPT, plain } from "./log.js";
+import { followLog, LINES_KEPT, plain } from "./log.js";
 
 const COLUMNS = [
   { key: "submission", title: "Job", show: (/** @type {any} */ row) => html`<b>${row.submission || row.job_id || "–"}</b>${row.past && html` <span class="soft" title="The head that runs now does not know of it">before the head came back</span>`}` },
@@ -66,24 +66,15 @@ function Log({ id, runs }) {
   const atEnd = useRef(true);
   useEffect(() => {
     const cut = new AbortController();
-    void (async () => {
-      let from = /** @type {number | undefined} */ (undefined);
-      while (!cut.signal.aborted) {
-        try {
-          const told = await get(`jobs/${encodeURIComponent(id)}/log${query({ from })}`, cut.signal);
-          if (from === undefined && told.from > 0) setCut(true);
-          from = told.next;
-          if (told.text) setText((before) => bounded(before + told.text));
-          setError(null);
-          if (told.ended) return;
-          if (told.more) continue;
-        } catch (trouble) {
-          if (cut.signal.aborted) return;
-          setError(trouble instanceof Refusal ? trouble : new Refusal(String(trouble), 0));
-        }
-        await new Promise((resolve) => setTimeout(resolve, 1_000));
-      }
-    })();
+    let from = /** @type {number | undefined} */ (undefined);
+    const ask = async () => {
+      const told = await get(`jobs/${encodeURIComponent(id)}/log${query({ from })}`, cut.signal);
+      if (from === undefined && told.from > 0) setCut(true);
+      from = told.next;
+      if (told.text) setText((before) => bounded(before + told.text));
+      return told;
+    };
+    void followLog(cut.signal, ask, setError);
     return () => cut.abort();
   }, [id]);
   useEffect(() => {

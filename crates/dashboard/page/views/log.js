@@ -46,6 +46,26 @@ export function older(before, told) {
   return { ...before, text: plain(told.text) + before.text, from: told.from, begin: told.begin };
 }
 
+/**
+ * Asks for what a log has more, at once where there is some and else each second, until it has ended or the signal aborts.
+ * @param {AbortSignal} signal @param {() => Promise<any>} ask the answer, once it is shown
+ * @param {(error: Refusal | null) => void} setError
+ */
+export async function followLog(signal, ask, setError) {
+  while (!signal.aborted) {
+    try {
+      const told = await ask();
+      setError(null);
+      if (told.ended) return;
+      if (told.more) continue;
+    } catch (trouble) {
+      if (signal.aborted) return;
+      setError(trouble instanceof Refusal ? trouble : new Refusal(String(trouble), 0));
+    }
+    await new Promise((resolve) => setTimeout(resolve, PERIOD_MS));
+  }
+}
+
 /** Both of its outputs, one at a time. @param {{of: Record<string, any>}} given */
 export function WorkerLog({ of }) {
   const { overview } = useCluster();
@@ -68,28 +88,20 @@ function Lines({ of, suffix }) {
   const path = (/** @type {Record<string, number>} */ more) => `logs${query({ ...of, suffix, ...more })}`;
   useEffect(() => {
     const cut = new AbortController();
-    void (async () => {
-      let before = /** @type {Known | null} */ (null);
-      while (!cut.signal.aborted) {
-        try {
-          const told = await get(path(before?.file ? { from: before.next } : {}), cut.signal);
-          if (before?.file && told.file !== before.file) {
-            before = null;
-            continue;
-          }
-          before = newer(last.current, told);
-          last.current = before;
-          setKnown(before);
-          setError(null);
-          if (told.ended) return;
-          if (told.more) continue;
-        } catch (trouble) {
-          if (cut.signal.aborted) return;
-          setError(trouble instanceof Refusal ? trouble : new Refusal(String(trouble), 0));
-        }
-        await new Promise((resolve) => setTimeout(resolve, PERIOD_MS));
+    let before = /** @type {Known | null} */ (null);
+    const ask = async () => {
+      const told = await get(path(before?.file ? { from: before.next } : {}), cut.signal);
+      if (before?.file && told.file !== before.file) {
+        // Its last process is another one now, whose log begins with its last lines.
+        before = null;
+        return { more: true };
       }
-    })();
+      before = newer(last.current, told);
+      last.current = before;
+      setKnown(before);
+      return told;
+    };
+    void followLog(cut.signal, ask, setError);
     return () => cut.abort();
   }, []);
   useLayoutEffect(() => {
