@@ -43,6 +43,8 @@ pub(crate) enum Order {
     Explain(ExplainOptions),
     /// Shows the stacks of the threads and asyncio tasks of programs and workers, equal ones once.
     Stack(StackOptions),
+    /// Profiles programs and workers for some seconds: which functions compute, wait or allocate memory.
+    Profile(ProfileOptions),
     /// Drains a node: no new work is placed there, and the node ends when it is empty, or at the deadline.
     #[command(visible_alias = "drain-node")]
     Drain(DrainOptions),
@@ -521,6 +523,37 @@ pub(crate) struct StackOptions {
     pub(crate) address: Option<String>,
     /// Prints each process's stacks as JSON.
     #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ProfileOptions {
+    /// The number of a process, or the identifier of a task, an actor or a worker, or the beginning of one.
+    pub(crate) target: String,
+    /// For how many seconds, 60 at most.
+    #[arg(long, visible_alias = "duration", value_name = "SECONDS", default_value_t = 5.0)]
+    pub(crate) seconds: f64,
+    /// Counts the time that threads wait as well; otherwise only the time that they compute.
+    #[arg(long, conflicts_with = "memory")]
+    pub(crate) wall: bool,
+    /// Shows where memory is allocated that is not freed by the end. Allocations take several times as long meanwhile.
+    #[arg(long)]
+    pub(crate) memory: bool,
+    /// How many samples are taken each second, 1000 at most.
+    #[arg(long, value_name = "HZ", default_value_t = 100, conflicts_with = "memory")]
+    pub(crate) rate: u32,
+    /// Writes the profile to this file. The format is told by the end of its name: .svg (a flame graph), .json (for
+    /// https://www.speedscope.app), or .txt and .folded (a line for each stack).
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// The format of the file, or of what is printed.
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<crate::profile::Format>,
+    /// The cluster's address; the default is the current cluster.
+    #[arg(long)]
+    pub(crate) address: Option<String>,
+    /// Prints each process's stacks and their weights, in microseconds or bytes, as JSON.
+    #[arg(long, conflicts_with_all = ["output", "format"])]
     pub(crate) json: bool,
 }
 

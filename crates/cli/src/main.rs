@@ -20,6 +20,7 @@ mod logs;
 mod memory;
 mod metrics;
 mod operator;
+mod profile;
 mod python_commands;
 mod ray_commands;
 mod show;
@@ -70,6 +71,7 @@ fn main() -> ExitCode {
         Order::Get(options) => list::get(&options),
         Order::Explain(options) => explain::run(&options),
         Order::Stack(options) => stack::run(&options),
+        Order::Profile(options) => profile::run(&options),
         Order::Drain(options) => drain::run(&options),
         Order::Device(options) => device::run(&options),
         Order::DeviceCheck => {

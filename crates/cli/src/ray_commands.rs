@@ -32,7 +32,8 @@ const ADVICE: &[(&[&str], &str)] = &[
     ),
     (
         &["debug"],
-        "`oxiray stack` shows where a process is: of a task, an actor, or a process id that `oxiray list workers` names",
+        "`oxiray stack` shows where a process is, and `oxiray profile` what it does over some seconds: of a task, an actor, or a \
+         process id that `oxiray list workers` names",
     ),
     (
         &["kill-random-node"],

@@ -21,7 +21,7 @@ const EXPECT: &str = "writing to a string does not fail";
 pub(crate) fn run(options: &StackOptions) -> anyhow::Result<()> {
     let address = options.address.as_deref();
     let filters = match options.target.as_deref() {
-        Some(target) => wanted(address, target)?,
+        Some(target) => meant(address, target)?,
         None if options.all => Vec::new(),
         None => vec![equal("node_id", &visit::find(address)?.description.node)],
     };
@@ -58,7 +58,7 @@ fn equal(key: &str, value: &str) -> StateFilter {
 }
 
 /// Which processes a number of a process means, or an identifier of a task, an actor or a worker, or the beginning of one.
-fn wanted(address: Option<&str>, target: &str) -> anyhow::Result<Vec<StateFilter>> {
+pub(crate) fn meant(address: Option<&str>, target: &str) -> anyhow::Result<Vec<StateFilter>> {
     if target.len() <= PID_DIGITS_MAX && target.bytes().all(|byte| byte.is_ascii_digit()) {
         return Ok(vec![equal("pid", target)]);
     }

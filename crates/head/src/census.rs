@@ -1,11 +1,11 @@
 //! What processes were asked of their calls and of the objects that they refer to, and what they said.
 //!
-//! - CENSUS-1: each question is answered once: when every process that was asked has told, is gone, or [`PATIENCE`] is
-//!   over; then the answer says who is missing in it.
+//! - CENSUS-1: each question is answered once: when every process that was asked has told, is gone, or the [`patience`] of
+//!   the question is over; then the answer says who is missing in it.
 
 use oxiray_ids::WorkerId;
 use oxiray_machine::Key;
-use oxiray_wire::message::{ObjectLog, Stack, StateQuery, TaskLog, TaskRecord};
+use oxiray_wire::message::{ObjectLog, Profile, Stack, StateQuery, TaskLog, TaskRecord};
 use prost::Message as _;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -13,6 +13,14 @@ use std::time::Duration;
 
 /// How long processes have to tell of their calls.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+/// How long they have to put together what they sampled, on a machine with much to do.
+const PROFILE_PATIENCE: Duration = Duration::from_secs(15);
+/// How long processes have to answer a question.
+pub(crate) fn patience(asked: &StateQuery) -> Duration {
+    let sampled = |profile: Profile| PROFILE_PATIENCE + Duration::from_millis(profile.duration_ms.into());
+    asked.profile.map_or(PATIENCE, sampled)
+}
+
 /// Questions that may be open at once.
 pub(crate) const OPEN_MAX: usize = 64;
 /// Calls that ended which are remembered, at most.
@@ -104,12 +112,12 @@ impl Census {
         self.open.insert(number, Question { asker, asked, awaited, heard, is_late });
     }
 
-    /// A process answers a question, once.
-    pub(crate) fn hear(&mut self, number: u64, from: Key, hear: impl FnOnce(&mut Heard)) {
+    /// A process answers a question, once: `hear` is given what was asked.
+    pub(crate) fn hear(&mut self, number: u64, from: Key, hear: impl FnOnce(&StateQuery, &mut Heard)) {
         if let Some(question) = self.open.get_mut(&number)
             && question.awaited.remove(&from)
         {
-            hear(&mut question.heard);
+            hear(&question.asked, &mut question.heard);
         }
     }
 

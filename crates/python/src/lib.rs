@@ -45,6 +45,7 @@ mod metrics;
 mod package_cache;
 mod plain;
 mod process;
+mod profile;
 mod python;
 mod raised;
 mod reference;

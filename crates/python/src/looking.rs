@@ -49,7 +49,7 @@ fn look<'py>(
     let until = deadline(timeout)?;
     let filters = filters.into_iter().map(|(key, differs, value)| json::filter(key, differs, value)).collect();
     let kind = json::kind(kind).map_err(|error| state::unshown(&error))?;
-    let asked = StateQuery { request: 0, kind, filters, limit, detail, summary };
+    let asked = StateQuery { kind, filters, limit, detail, summary, ..StateQuery::default() };
     let report = process::patiently(py, || runtime.look(&asked, until))?.map_err(|error| process::error(py, &error))?;
     let rows = json::answer(&asked, &report).map_err(|error| state::unshown(&error))?;
     Ok((state::to_python(py, &rows)?, report.total, report.missing))

@@ -1,4 +1,4 @@
-//! Where this process's Python threads are, for whoever asks the cluster.
+//! Where this process's Python threads are, for whoever asks the cluster; what they do over a time is in `profile`.
 //!
 //! - STACKS-1: whoever holds the interpreter is not waited for: where it is not given within [`PATIENCE`], `faulthandler`,
 //!   whose handler of a signal needs no interpreter, writes the stacks into a file in memory, which is read here. What holds
@@ -8,8 +8,9 @@
 //! - STACKS-4: nothing is written to a file that is not ours: the program may have closed ours, and have another under its
 //!   number, or a handler of its own for the signal.
 
+use crate::profile;
 use oxiray_client::process;
-use oxiray_wire::message::{Stack, StackFrame, StackReport};
+use oxiray_wire::message::{Stack, StackFrame, StackQuery, StackReport};
 use pyo3::prelude::*;
 use rustix::fs::{MemfdFlags, SeekFrom, fstat, ftruncate, memfd_create, seek};
 use rustix::io::pread;
@@ -83,15 +84,20 @@ fn handler() -> usize {
 }
 
 /// Somebody asks. Called by a thread that must not wait.
-fn wanted(number: u64) {
+fn wanted(query: &StackQuery) -> Result<(), String> {
+    let number = query.number;
+    if let Some(profile) = query.profile {
+        return profile::wanted(number, profile);
+    }
     let mut asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(asked) = asked.as_mut() {
-        return asked.push(number);
+        asked.push(number);
+        return Ok(());
     }
-    // Where there is no thread, whoever asks hears nothing, and is told that.
-    if oxiray_threads::spawn(oxiray_threads::STACKS, answer).is_ok() {
-        *asked = Some(vec![number]);
-    }
+    oxiray_threads::spawn(oxiray_threads::STACKS, answer)
+        .map_err(|error| format!("the thread that takes its stacks could not be started: {error}"))?;
+    *asked = Some(vec![number]);
+    Ok(())
 }
 
 /// Answers until nobody asks any more.
@@ -153,14 +159,21 @@ fn of_interpreter() -> Option<Result<Vec<Stack>, String>> {
     }
 }
 
-type Taken = (String, bool, Vec<(String, String, u32)>);
+/// Function, file and line.
+pub(crate) type Frame = (String, String, u32);
+type Taken = (String, bool, Vec<Frame>);
 
 fn taken(py: Python<'_>) -> PyResult<Vec<Stack>> {
     let taken: Vec<Taken> = py.import(MODULE)?.getattr("taken")?.call0()?.extract()?;
-    let frame = |(function, file, line)| StackFrame { function, file, line };
-    let stack =
-        |(name, is_task, frames): Taken| Stack { name, is_task, frames: frames.into_iter().map(frame).collect() };
+    let stack = |(name, is_task, frames): Taken| {
+        let frames = frames.into_iter().map(frame_of).collect();
+        Stack { name, is_task, frames, ..Stack::default() }
+    };
     Ok(taken.into_iter().map(stack).collect())
+}
+
+pub(crate) fn frame_of((function, file, line): Frame) -> StackFrame {
+    StackFrame { function, file, line }
 }
 
 /// The stacks of threads as `faulthandler` writes them.

@@ -2,7 +2,7 @@
 
 use crate::core::questions::DaemonAnswer;
 use crate::runtime::{Runtime, RuntimeError, unexpected};
-use oxiray_wire::message::{KeyValueAnswer, KeyValueRequest, StackReport, StateQuery, StateReport};
+use oxiray_wire::message::{KeyValueAnswer, KeyValueRequest, StackQuery, StackReport, StateQuery, StateReport};
 use std::time::Instant;
 
 impl Runtime {
@@ -29,9 +29,9 @@ impl Runtime {
         }
     }
 
-    /// Where the threads of this process are is told by `take` from here on, which is given the number of the question and
-    /// must not wait: [`Runtime::tell_stacks`] answers it.
-    pub fn tell_stacks_by(&self, take: fn(u64)) {
+    /// Where the threads of this process are is told by `take` from here on, which is given the question and must not wait:
+    /// [`Runtime::tell_stacks`] answers it, unless `take` says why nobody will.
+    pub fn tell_stacks_by(&self, take: fn(&StackQuery) -> Result<(), String>) {
         self.shared.with(|state| state.io.stacks = Some(take));
     }
 

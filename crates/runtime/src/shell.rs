@@ -14,7 +14,7 @@ use crate::unfinished::Unfinished;
 use crate::watched::{Noticed, Sign};
 use oxiray_ids::{ObjectId, TaskId};
 use oxiray_store::{Access, Extent, FileId, SegmentCache};
-use oxiray_wire::message::{Failure, FailureCode, SegmentsUnmapped};
+use oxiray_wire::message::{Failure, FailureCode, SegmentsUnmapped, StackQuery};
 use oxiray_wire::{Body, Received};
 use rustc_hash::FxHashMap;
 use std::os::fd::OwnedFd;
@@ -46,10 +46,13 @@ pub(crate) struct Shell {
     /// Tells the call that the asking thread runs, where threads know.
     pub(crate) here: Option<fn() -> TaskId>,
     /// Has the stacks of the program's threads taken, in a thread of its own.
-    pub(crate) stacks: Option<fn(u64)>,
+    pub(crate) stacks: Option<TakeStacks>,
     /// A list that is kept for what is read, since one a turn is felt.
     received: Vec<Received>,
 }
+
+/// Begins to answer a question about stacks, or says why not.
+pub(crate) type TakeStacks = fn(&StackQuery) -> Result<(), String>;
 
 impl Shell {
     pub(crate) fn new(links: Links) -> Self {
@@ -133,8 +136,9 @@ impl Io for Shell {
         self.segments.retire(file);
     }
 
-    fn take_stacks(&mut self, number: u64) -> bool {
-        self.stacks.map(|take| take(number)).is_some()
+    fn take_stacks(&mut self, asked: &StackQuery) -> Result<(), String> {
+        let nobody = "its stacks are not available: it is no Python program, and takes none of its own";
+        self.stacks.ok_or(nobody)?(asked)
     }
 
     fn is_mapped(&self, object: ObjectId) -> bool {

@@ -8,7 +8,7 @@ use bytes::BytesMut;
 use oxiray_ids::ObjectId;
 use oxiray_runtime::{DAEMON, Io, Role, Token};
 use oxiray_store::{Access, Extent, FileId};
-use oxiray_wire::message::Failure;
+use oxiray_wire::message::{Failure, StackQuery};
 use oxiray_wire::{Body, Message, Received};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -178,8 +178,8 @@ impl Io for Ports {
 
     fn give_daemon_up(&mut self) {}
 
-    fn take_stacks(&mut self, _: u64) -> bool {
-        false
+    fn take_stacks(&mut self, _: &StackQuery) -> Result<(), String> {
+        Err("nobody takes stacks here".to_owned())
     }
 
     fn interrupt(&mut self) {

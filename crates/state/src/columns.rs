@@ -238,12 +238,14 @@ const STACKS: &[Column<ProcessStacks>] = &[
     column("stacks", Shown, |row| row.stacks.iter().map(stack).collect()),
 ];
 
-/// Where a thread is, the innermost call first.
+/// Where a thread is, or was over a time, the innermost call first.
 fn stack(stack: &Stack) -> Cell {
     let frames = stack.frames.iter().map(|frame| {
         Cell::map([("function", (&frame.function).into()), ("file", (&frame.file).into()), ("line", frame.line.into())])
     });
-    Cell::map([("name", (&stack.name).into()), ("is_task", stack.is_task.into()), ("frames", frames.collect())])
+    let known = [("name", (&stack.name).into()), ("is_task", stack.is_task.into()), ("frames", frames.collect())];
+    // Only a profile weighs.
+    Cell::map(known.into_iter().chain((stack.weight > 0).then(|| ("weight", stack.weight.into()))))
 }
 
 /// Each type of rows with its columns, the list that it stands in, and what names it.

@@ -55,6 +55,9 @@ pub const NEWS: Thread = Thread { name: "oxiray-news", owner: "Rust driver or wo
 /// Takes the stacks of a Python program for whoever asks, or waits for the interpreter for that.
 pub const STACKS: Thread =
     Thread { name: "oxiray-stacks", owner: "Python driver or worker", ends: "when all who asked are answered" };
+/// Samples a Python program's stacks over a time for whoever asks.
+pub const PROFILE: Thread =
+    Thread { name: "oxiray-profile", owner: "Python driver or worker", ends: "when the profile's time is over" };
 /// Runs the autoscaler of one cluster.
 pub const AUTOSCALER: Thread =
     Thread { name: "autoscaler", owner: "operator", ends: "when the operator stops it, or its cluster is gone" };

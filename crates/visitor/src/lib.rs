@@ -2,10 +2,12 @@
 //!
 //! A *visitor* is a process that connects to a daemon to ask or to order, and runs nothing: the command line, the
 //! autoscaler, the operator. [`session`] finds the daemons of this user, for visitors and for drivers; [`Visitor`] is the
-//! connection of a visitor, and [`json`] writes what a head answers for people and programs.
+//! connection of a visitor, [`json`] writes what a head answers for people and programs, and [`profile`] where threads spent
+//! their time.
 
 mod http_token;
 pub mod json;
+pub mod profile;
 pub mod session;
 mod visitor;
 

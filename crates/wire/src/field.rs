@@ -13,7 +13,7 @@ use crate::message::{
 use crate::shape::{self, Shape};
 use crate::state::{
     ActorPhase, ChronicleEvent, ChronicleKind, DemandKind, DeviceService, DeviceTier, ExitKind, GroupScheduling,
-    GroupState, HealthState, MemoryTier, ProcessRole, ReplicaPhase, StateKind, TaskKind, WorkerDuty,
+    GroupState, HealthState, MemoryTier, ProcessRole, ProfileKind, ReplicaPhase, StateKind, TaskKind, WorkerDuty,
 };
 use bytes::{Buf, BufMut, Bytes};
 use oxiray_ids::{
@@ -492,7 +492,7 @@ macro_rules! numbered {
 numbered! {
     AskedIsolation, DeviceAction, KeyValueAction, LabelOperator, LogAction, MetricKind, ObjectUse, OutOfMemory, StrategyKind, SubmissionAction, SubmissionState,
     TaskStage, TokenAction, ActorPhase, ChronicleEvent, ChronicleKind, DemandKind, DeviceService, DeviceTier, ExitKind, GroupScheduling, GroupState, HealthState,
-    HoldingPhase, MemoryTier, ProcessRole, StateKind, TaskKind, WorkerDuty,
+    HoldingPhase, MemoryTier, ProcessRole, ProfileKind, StateKind, TaskKind, WorkerDuty,
 }
 
 /// Lists of numbered alternatives.

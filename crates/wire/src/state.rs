@@ -38,7 +38,7 @@ pub use statistics::{DiskSpace, Flow, MeasuredNode, MemoryStatistics, MetricsPla
 pub use summary::{CallCounts, ObjectCounts, Summary};
 pub use words::{
     ActorPhase, ChronicleEvent, ChronicleKind, DemandKind, DeviceService, DeviceTier, ExitKind, GroupScheduling,
-    GroupState, HealthState, MemoryTier, ProcessRole, Severity, StateKind, TaskKind, WorkerDuty,
+    GroupState, HealthState, MemoryTier, ProcessRole, ProfileKind, Severity, StateKind, TaskKind, WorkerDuty,
 };
 
 use oxiray_fields::Fields;

@@ -6,7 +6,7 @@ use super::HeadCore;
 use super::rows::ROWS_MAX;
 use super::validation::clear_long_environment;
 use crate::actors::{Actor, ActorState, Making};
-use crate::census::{CallReport, Heard, OPEN_MAX, PATIENCE, Question, reports};
+use crate::census::{CallReport, Heard, OPEN_MAX, PATIENCE, Question, patience, reports};
 use crate::clock::Alarm;
 use oxiray_ids::{NodeId, TaskId, WorkerId};
 use oxiray_machine::{Key, check_name, cut};
@@ -33,10 +33,11 @@ impl HeadCore {
                 return self.refuse_state(asker, asked.request, text);
             }
         }
-        let question: fn(u64) -> Message = match asked.kind {
-            StateKind::Tasks | StateKind::Timeline | StateKind::Explain => |number| TaskLogQuery { number }.into(),
-            StateKind::Objects => |number| ObjectLogQuery { number }.into(),
-            StateKind::Stacks => |number| StackQuery { number }.into(),
+        let number = self.new_key();
+        let question: Message = match asked.kind {
+            StateKind::Tasks | StateKind::Timeline | StateKind::Explain => TaskLogQuery { number }.into(),
+            StateKind::Objects => ObjectLogQuery { number }.into(),
+            StateKind::Stacks => StackQuery { number, profile: asked.profile }.into(),
             StateKind::Actors
             | StateKind::Nodes
             | StateKind::Workers
@@ -59,11 +60,10 @@ impl HeadCore {
         } else {
             self.clients.by_key.keys().copied().collect()
         };
-        let number = self.new_key();
         for client in &awaited {
-            self.send(*client, question(number));
+            self.send(*client, question.clone());
         }
-        self.clock.alarm_at(self.clock.now + PATIENCE, Alarm::Census(number));
+        self.clock.alarm_at(self.clock.now + patience(&asked), Alarm::Census(number));
         self.figures.census.ask(number, asker, asked, awaited);
     }
 
@@ -88,7 +88,7 @@ impl HeadCore {
             return;
         }
         let number = log.number;
-        self.figures.census.hear(number, from, |heard| heard.calls.extend(reports(log, by, pid)));
+        self.figures.census.hear(number, from, |_, heard| heard.calls.extend(reports(log, by, pid)));
     }
 
     /// Answers the questions of which everything was said that will be (CENSUS-1).

@@ -19,7 +19,7 @@ impl HeadCore {
             record.site = cut(std::mem::take(&mut record.site));
         }
         let number = log.number;
-        self.figures.census.hear(number, from, |heard| heard.objects.push(ObjectReport { by: from, log }));
+        self.figures.census.hear(number, from, |_, heard| heard.objects.push(ObjectReport { by: from, log }));
     }
 
     /// The rows of what processes told. A reference that came from elsewhere has the place of its owner's.

@@ -4,19 +4,20 @@ use super::HeadCore;
 use crate::census::StacksHeard;
 use oxiray_machine::{Key, cut};
 use oxiray_state::list;
-use oxiray_wire::message::{Stack, StackReport, StateQuery, StateReport};
+use oxiray_wire::message::{Profile, Stack, StackReport, StateQuery, StateReport};
 use oxiray_wire::state::{ProcessStacks, WorkerDuty, WorkerRow};
 use std::collections::BTreeSet;
 
 /// Processes that are looked at for a question.
 const ROWS_MAX: usize = 10_000;
-/// Processes that one question asks, at most.
+/// Processes that one question asks, at most, and how many it has profiled.
 const PROCESSES_MAX: usize = 1000;
-/// Stacks of one process that are kept, and frames of one stack.
-const STACKS_MAX: usize = 200;
+const PROFILED_MAX: usize = 16;
+/// Stacks of one process that are kept, and the bytes of the words in all of them together.
+const BOUNDS: (usize, usize) = (200, 64 << 10);
+const PROFILE_BOUNDS: (usize, usize) = (Profile::STACKS_MAX, Profile::BYTES_MAX);
+/// Frames of one stack that are kept.
 const FRAMES_MAX: usize = 100;
-/// Of all stacks of one process together: the words of that many bytes.
-const BYTES_MAX: usize = 64 << 10;
 
 impl HeadCore {
     /// The processes that a question is about.
@@ -28,11 +29,13 @@ impl HeadCore {
         let everybody: Vec<ProcessStacks> = everybody.take(ROWS_MAX).collect();
         let all = StateQuery { limit: ROWS_MAX as u32, ..asked.clone() };
         let fitting = list(&all, everybody)?.tables.unwrap_or_default().stacks;
-        if fitting.len() > PROCESSES_MAX {
-            let count = fitting.len();
-            return Err(format!(
-                "{count} processes were asked for, and at most {PROCESSES_MAX} are at once: add filters"
-            ));
+        if let Some(profile) = &asked.profile {
+            profile.check()?;
+        }
+        let (count, done) = (fitting.len(), if asked.profile.is_some() { "profiled" } else { "asked" });
+        let most = if asked.profile.is_some() { PROFILED_MAX } else { PROCESSES_MAX };
+        if count > most {
+            return Err(format!("{count} processes are meant, and at most {most} are {done} at once: add filters"));
         }
         Ok(fitting.iter().filter_map(|row| self.clients.key_of(row.worker_id)).collect())
     }
@@ -41,8 +44,10 @@ impl HeadCore {
     pub(super) fn stack_report(&mut self, from: Key, told: StackReport) {
         let number = told.number;
         let note = cut(told.note);
-        let stacks = within_bounds(told.stacks);
-        self.figures.census.hear(number, from, |heard| heard.stacks.push(StacksHeard { by: from, stacks, note }));
+        self.figures.census.hear(number, from, |asked, heard| {
+            let bounds = if asked.profile.is_some() { PROFILE_BOUNDS } else { BOUNDS };
+            heard.stacks.push(StacksHeard { by: from, stacks: within_bounds(told.stacks, bounds), note });
+        });
     }
 
     /// What was told, and who told nothing.
@@ -78,9 +83,8 @@ impl HeadCore {
 }
 
 /// The first stacks, and of each the innermost calls.
-fn within_bounds(mut stacks: Vec<Stack>) -> Vec<Stack> {
-    stacks.truncate(STACKS_MAX);
-    let mut room = BYTES_MAX;
+fn within_bounds(mut stacks: Vec<Stack>, (most, mut room): (usize, usize)) -> Vec<Stack> {
+    stacks.truncate(most);
     for stack in &mut stacks {
         stack.name = cut(std::mem::take(&mut stack.name));
         stack.frames.truncate(FRAMES_MAX);

@@ -47,6 +47,9 @@ fn order(message: &VisitorToDaemon) -> Option<Order> {
         VisitorToDaemon::Session(VisitorToSession::Stop(_)) => ("to end the session", None),
         VisitorToDaemon::Report(_) => return None,
         VisitorToDaemon::Head(message) => match message {
+            VisitorToHead::StateQuery(asked) if asked.profile.is_some() => {
+                ("to profile processes", Some(asked.request))
+            }
             VisitorToHead::StateQuery(_)
             | VisitorToHead::StateFollow(_)
             | VisitorToHead::ChronicleFollow(_)
@@ -77,7 +80,8 @@ fn order(message: &VisitorToDaemon) -> Option<Order> {
 mod tests {
     use super::*;
     use oxiray_wire::message::{
-        ChronicleFollow, DrainAsked, EndAsked, GrowthState, Stop, SubmissionAsked, TokenAsked, VisitorToHead,
+        ChronicleFollow, DrainAsked, EndAsked, GrowthState, Profile, StateQuery, Stop, SubmissionAsked, TokenAsked,
+        VisitorToHead,
     };
 
     fn is_order(message: impl Into<VisitorToHead>) -> bool {
@@ -88,7 +92,8 @@ mod tests {
     fn what_changes_something_is_an_order_and_what_asks_is_none() {
         assert!(order(&VisitorToDaemon::Session(Stop {}.into())).is_some_and(|order| order.request.is_none()));
         assert!(is_order(DrainAsked::default()) && is_order(EndAsked::default()) && is_order(GrowthState::default()));
-        assert!(!is_order(ChronicleFollow::default()));
+        assert!(!is_order(ChronicleFollow::default()) && !is_order(StateQuery::default()));
+        assert!(is_order(StateQuery { profile: Some(Profile::default()), ..StateQuery::default() }));
         let job = |action| SubmissionAsked { action, ..SubmissionAsked::default() };
         assert!(!is_order(job(SubmissionAction::List)) && !is_order(job(SubmissionAction::Read)));
         assert!(is_order(job(SubmissionAction::Submit)) && is_order(job(SubmissionAction::Delete)));

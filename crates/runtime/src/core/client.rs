@@ -355,7 +355,7 @@ impl<I: Io> Client<I> {
             EventToClient::Freed(said) => self.freed_elsewhere(said.object),
             EventToClient::Forgotten(said) => self.forgotten_elsewhere(said.object),
             EventToClient::TaskLogQuery(asked) => self.tell_of_tasks(asked.number),
-            EventToClient::StackQuery(asked) => self.stacks_wanted(asked.number),
+            EventToClient::StackQuery(asked) => self.stacks_wanted(&asked),
             EventToClient::ObjectLogQuery(asked) => self.tell_of_objects(asked.number),
             EventToClient::WaitsQuery(asked) => self.tell_of_waits(asked.number),
             EventToClient::LogLines(mut lines) => {

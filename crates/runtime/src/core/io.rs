@@ -5,7 +5,7 @@
 
 use oxiray_ids::{ActorId, LeaseNumber, ObjectId, WorkerId};
 use oxiray_store::{Access, Extent, FileId};
-use oxiray_wire::message::Failure;
+use oxiray_wire::message::{Failure, StackQuery};
 use oxiray_wire::{Body, Received};
 
 /// Names a stream for as long as it is open; never used again.
@@ -96,6 +96,9 @@ pub trait Io {
     /// Ends this process.
     fn end_process(&mut self);
 
-    /// Has the stacks of the program's threads taken, which are told under this number then. `false` where nobody can.
-    fn take_stacks(&mut self, number: u64) -> bool;
+    /// Has the stacks of the program's threads taken, now or over a time, which are told as the answer then.
+    ///
+    /// # Errors
+    /// Why they are not.
+    fn take_stacks(&mut self, asked: &StackQuery) -> Result<(), String>;
 }

@@ -1,6 +1,6 @@
 //! What runs and what ran: questions about it, and the processes' own records of their calls.
 
-use super::{Amount, CallError, CallOrigin, Failure};
+use super::{Amount, CallError, CallOrigin, Failure, Profile};
 use crate::state::{DeviceTold, DrainTold, EndTold, Explanation, GoneRow, StateKind, Summary, Tables};
 use oxiray_fields::Fields;
 use oxiray_ids::{ActorId, LeaseNumber, LeaseRequestNumber, PlacementGroupId, TaskId, WorkerId};
@@ -26,6 +26,9 @@ pub struct StateQuery {
     /// Whether counts are wanted instead of rows.
     #[field(6)]
     pub summary: bool,
+    /// Of stacks: how the processes are profiled; left out for where they are now.
+    #[field(8)]
+    pub profile: Option<Profile>,
 }
 
 /// A condition on one column.

@@ -55,6 +55,16 @@ words! {
         Stacks = 11: "stacks",
     }
 
+    /// What a profile measures.
+    ProfileKind {
+        /// The time that threads compute for.
+        Cpu = 1: "cpu",
+        /// The time that threads are somewhere, whether they compute or wait.
+        Wall = 2: "wall",
+        /// The memory that is allocated meanwhile and not freed.
+        Memory = 3: "memory",
+    }
+
     /// What an entry of the chronicle is about.
     ChronicleKind {
         /// A device, and who holds it.

@@ -2,10 +2,10 @@
 
 use super::*;
 use oxiray_wire::message::{
-    ActorMaker, Amount, CallOrigin, Stack, StackFrame, StackReport, StateFilter, StateQuery, StateReport, TaskLog,
-    TaskRecord, TaskStage,
+    ActorMaker, Amount, CallOrigin, Profile, Stack, StackFrame, StackReport, StateFilter, StateQuery, StateReport,
+    TaskLog, TaskRecord, TaskStage,
 };
-use oxiray_wire::state::{StateKind, TaskRow};
+use oxiray_wire::state::{ProfileKind, StateKind, TaskRow};
 use prost::Message as _;
 
 fn reports(world: &World, asker: Key) -> Vec<&StateReport> {
@@ -171,7 +171,7 @@ fn only_those_that_are_asked_about_tell_where_their_threads_are() {
     let number = asked_of(&world, first)[0];
     assert_eq!((asked_of(&world, second), asked_of(&world, driver)), (vec![number], Vec::new()));
     let frame = StackFrame { function: "f".repeat(1_000), file: "g".into(), line: 7 };
-    let stack = Stack { name: "MainThread".into(), is_task: false, frames: vec![frame; 150] };
+    let stack = Stack { name: "MainThread".into(), frames: vec![frame; 150], ..Stack::default() };
     let told = StackReport { number, stacks: vec![stack; 250], note: String::new() };
     world.say(first, told);
     world.pass(Duration::from_secs(6));
@@ -185,4 +185,44 @@ fn only_those_that_are_asked_about_tell_where_their_threads_are() {
     // Nobody is like that: the answer comes at once, and is empty.
     ask(&mut world, 2, "pid", "1".into());
     assert_eq!(reports(&world, driver).last().map(|report| (report.request, report.total)), Some((2, 0)));
+}
+
+#[test]
+fn a_profile_is_waited_for_as_long_as_it_takes_and_may_say_more_than_stacks() {
+    let mut world = World::new(1, 2);
+    let driver = world.driver();
+    world.say(driver, actor(1, &[CPU], &[]));
+    let worker = world.placed(driver, 1).expect("placed");
+    let profile = Profile { kind: ProfileKind::Cpu, duration_ms: 30_000, rate_hz: 100 };
+    let ask = |world: &mut World, request, profile| {
+        let filters = vec![StateFilter { key: "worker_type".into(), differs: false, value: "WORKER".into() }];
+        let profile = Some(profile);
+        let asked =
+            StateQuery { request, kind: StateKind::Stacks, limit: 10, filters, profile, ..StateQuery::default() };
+        world.core.state_query(driver, asked);
+        world.settle();
+    };
+    ask(&mut world, 1, profile);
+    let asked = world.to(worker).find_map(|message| match message {
+        Message::StackQuery(query) => Some(query.clone()),
+        _ => None,
+    });
+    let asked = asked.expect("the worker is asked");
+    assert_eq!(asked.profile, Some(profile));
+    world.pass(Duration::from_secs(31));
+    assert!(reports(&world, driver).is_empty(), "it is still put together");
+    let frame = StackFrame { function: "f".repeat(100), file: "g".into(), line: 7 };
+    let stack = Stack { name: "MainThread".into(), frames: vec![frame; 2], weight: 5, ..Stack::default() };
+    world.say(worker, StackReport { number: asked.number, stacks: vec![stack; 3_000], note: String::new() });
+    let rows = &reports(&world, driver)[0].tables.as_ref().expect("rows").stacks;
+    assert_eq!((rows[0].stacks.len(), rows[0].stacks[0].weight), (Profile::STACKS_MAX, 5));
+    // What cannot be is refused before anybody is asked.
+    ask(&mut world, 2, Profile { duration_ms: Profile::DURATION_MAX_MS + 1, ..profile });
+    let refused = reports(&world, driver)[1].failure.as_ref().expect("refused");
+    assert!(refused.text.contains("at most 60 s"), "{}", refused.text);
+    // Whoever tells nothing is named in the end.
+    ask(&mut world, 3, profile);
+    world.pass(Duration::from_secs(46));
+    let rows = &reports(&world, driver)[2].tables.as_ref().expect("rows").stacks;
+    assert!(rows[0].note.starts_with("it did not answer"), "{rows:?}");
 }

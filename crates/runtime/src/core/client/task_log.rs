@@ -4,7 +4,7 @@ use crate::core::calls::{Target, Task};
 use crate::core::client::Client;
 use crate::core::io::{DAEMON, Io};
 use oxiray_ids::{TaskId, WorkerId};
-use oxiray_wire::message::{StackReport, TaskLog as Told, TaskRecord, TaskStage};
+use oxiray_wire::message::{StackQuery, StackReport, TaskLog as Told, TaskRecord, TaskStage};
 use rustc_hash::FxHashMap;
 
 /// How many calls a process tells of that have not ended.
@@ -34,11 +34,10 @@ impl<I: Io> Client<I> {
         self.io.send_now(DAEMON, &Told { number, records, environment });
     }
 
-    /// Somebody asks where the threads of this process are.
-    pub(crate) fn stacks_wanted(&mut self, number: u64) {
-        if !self.io.take_stacks(number) {
-            let note = "its stacks are not available: it is no Python program, and takes none of its own".to_owned();
-            self.tell_stacks(&StackReport { number, note, ..StackReport::default() });
+    /// Somebody asks where the threads of this process are, or what they do over a time.
+    pub(crate) fn stacks_wanted(&mut self, asked: &StackQuery) {
+        if let Err(note) = self.io.take_stacks(asked) {
+            self.tell_stacks(&StackReport { number: asked.number, note, ..StackReport::default() });
         }
     }
 
