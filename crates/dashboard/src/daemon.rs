@@ -61,7 +61,16 @@ impl Daemon {
     }
 
     /// Asks, and waits for the answer.
-    pub(crate) async fn ask<Q: Question>(&self, mut question: Q) -> Result<Q::Answer, VisitError> {
+    pub(crate) async fn ask<Q: Question>(&self, question: Q) -> Result<Q::Answer, VisitError> {
+        self.ask_within(ANSWER_LIMIT, question).await
+    }
+
+    /// Asks, and waits for the answer no longer than this.
+    pub(crate) async fn ask_within<Q: Question>(
+        &self,
+        limit: Duration,
+        mut question: Q,
+    ) -> Result<Q::Answer, VisitError> {
         let (sender, answer) = oneshot::channel();
         let number = self.0.visitor.borrow_mut().new_number();
         question.set_number(number);
@@ -70,15 +79,15 @@ impl Daemon {
         let message: Message = question.into();
         self.0.visitor.borrow_mut().send(message)?;
         self.0.is_asked.notify_one();
-        let Ok(Ok(told)) = tokio::time::timeout(ANSWER_LIMIT, answer).await else {
-            return Err(VisitError::NoAnswer(ANSWER_LIMIT));
+        let Ok(Ok(told)) = tokio::time::timeout(limit, answer).await else {
+            return Err(VisitError::NoAnswer(limit));
         };
         match told {
             // In place of an answer that no frame can carry.
             DaemonToVisitor::StoreRefused(said) => Err(VisitError::Failed(said.failure.unwrap_or_default())),
             other => match Q::answer(other) {
                 Some((_, told)) => told.map_err(VisitError::Failed),
-                None => Err(VisitError::NoAnswer(ANSWER_LIMIT)),
+                None => Err(VisitError::NoAnswer(limit)),
             },
         }
     }

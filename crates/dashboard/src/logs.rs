@@ -3,8 +3,9 @@
 
 use crate::answer::{Answer, not_found, pieces, text};
 use crate::page::replies::reply;
+use crate::query::{Query, nodes};
 use crate::routes::{Request, Route, Site, route};
-use crate::state::{has_too_many, rows, told};
+use crate::state::{has_too_many, told};
 use anstream::adapter::StripBytes;
 use bytes::Bytes;
 use http::StatusCode;
@@ -14,7 +15,6 @@ use oxiray_ray_api::state::refused;
 use oxiray_ray_api::{RayAnswer, logs};
 use oxiray_visitor::VisitError;
 use oxiray_wire::message::{ListedLog, LogAction, LogPart, LogQuery, LogSelector};
-use oxiray_wire::state::StateKind;
 use serde_json::json;
 use std::rc::Rc;
 use tokio::sync::mpsc::Sender;
@@ -29,55 +29,6 @@ pub(crate) const ROUTES: &[Route] = &[
 
 /// How many of the last lines are sent where nothing is said: as in Ray.
 const LINES: i64 = 1000;
-
-/// The parameters of a query.
-struct Query(Vec<(String, String)>);
-
-impl Query {
-    fn of(request: &Request) -> Self {
-        Self(request.query())
-    }
-
-    fn text(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(key, value)| key == name && !value.is_empty()).map(|(_, value)| value.as_str())
-    }
-
-    /// A value that is read from its text.
-    fn read<T: std::str::FromStr>(&self, name: &str, what: &str) -> Result<Option<T>, String> {
-        let read = |text: &str| text.parse().map_err(|_| format!("{name}={text} is no {what}"));
-        self.text(name).map(read).transpose()
-    }
-
-    fn id<T, E>(&self, name: &str, read: impl Fn(&str) -> Result<T, E>) -> Result<Option<T>, String> {
-        let read =
-            |text: &str| read(text).map_err(|_| format!("{name}={text} is no identifier: `oxiray list` shows them"));
-        self.text(name).map(read).transpose()
-    }
-
-    /// As Python writes it.
-    fn is_set(&self, name: &str) -> bool {
-        matches!(self.text(name), Some("True" | "true" | "1"))
-    }
-
-    /// The node that is named; nothing where none is.
-    async fn node(&self, site: &Site) -> Result<Option<NodeId>, String> {
-        let (id, ip) = (self.text("node_id"), self.text("node_ip"));
-        if id.is_none() && ip.is_none() {
-            return Ok(None);
-        }
-        let nodes = nodes(site).await?;
-        let is_meant = |(node, address): &&(NodeId, String)| id.map_or(ip == Some(address), |id| node.hex() == id);
-        let found = nodes.iter().find(is_meant).map(|(node, _)| *node);
-        let named = id.or(ip).unwrap_or_default();
-        found.map(Some).ok_or_else(|| format!("there is no node `{named}` that is alive: /api/v0/nodes lists them"))
-    }
-}
-
-/// Those that are alive, with their addresses.
-async fn nodes(site: &Site) -> Result<Vec<(NodeId, String)>, String> {
-    let told = rows(site, StateKind::Nodes).await.map_err(|refusal| refusal.body)?;
-    Ok(told.nodes.into_iter().filter(|node| node.alive).map(|node| (node.node_id, node.address)).collect())
-}
 
 /// All files on a node that fit; on the head's where no node is named.
 async fn files(site: &Site, node: Option<NodeId>, wanted: &LogSelector) -> Result<Vec<ListedLog>, VisitError> {

@@ -5,8 +5,8 @@
 //!
 //! ```text
 //! stranger ── porch (a thread, crate `network`) ── head of a request, host, secret
-//!                └── server ── routes ── jobs, packages, tail, cluster, page_api ── daemon (the session's socket)
-//!                                                                   history ────────┘
+//!                └── server ── routes ── jobs, packages, tail, logs, profiles, page_api ── daemon (the session's socket)
+//!                                                                          history ────────┘
 //! ```
 //!
 //! The same program records history, and shows what was recorded of clusters that are gone (`history.rs`).
@@ -28,6 +28,8 @@ mod options;
 mod packages;
 mod page;
 mod page_api;
+mod profiles;
+mod query;
 mod routes;
 mod server;
 mod state;

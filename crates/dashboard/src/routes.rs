@@ -6,6 +6,7 @@
 use crate::answer::{Answer, not_found, text};
 use crate::daemon::Daemon;
 use crate::page::Page;
+use crate::profiles::Profiles;
 use crate::uploads::Uploads;
 use bytes::Bytes;
 use http::request::Parts;
@@ -40,6 +41,8 @@ pub(crate) struct Site {
     pub(crate) tables: &'static [&'static [Route]],
     /// Places of those who are told lists of the cluster's state.
     pub(crate) lists: tokio::sync::Semaphore,
+    /// Profiles that are taken, and the last ones.
+    pub(crate) profiles: Profiles,
     /// Events of the cluster are asked for by one at a time.
     pub(crate) chronicle: tokio::sync::Mutex<()>,
 }

@@ -5,6 +5,7 @@ use crate::daemon::Daemon;
 use crate::history::{Asked as HistoryAsked, Past, Recorder, Recording, read};
 use crate::options::Options;
 use crate::page::Page;
+use crate::profiles::Profiles;
 use crate::routes::{self, Answers, Request, Site};
 use crate::state::LISTS_MAX;
 use crate::stream::{Hyper, Stream, Timers};
@@ -137,6 +138,7 @@ async fn serve(options: &Options, rules: Arc<PorchRules>) -> anyhow::Result<()> 
         metrics: metrics::Cache::default(),
         tables: if options.metrics_only { EXPORT } else { TABLES },
         lists: tokio::sync::Semaphore::new(LISTS_MAX),
+        profiles: Profiles::new(),
         chronicle: tokio::sync::Mutex::new(()),
     });
     let mut asks_to_end = signal(SignalKind::terminate())?;

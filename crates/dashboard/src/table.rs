@@ -2,11 +2,11 @@
 
 use crate::page::views;
 use crate::routes::{Route, route};
-use crate::{cluster, jobs, logs, metrics, packages, page_api, state, tail};
+use crate::{cluster, jobs, logs, metrics, packages, page_api, profiles, state, tail};
 
 /// Ray's paths, and the page's.
 pub(crate) const TABLES: &[&[Route]] =
-    &[RAY, logs::ROUTES, state::ROUTES, metrics::ROUTES, page_api::ROUTES, views::ROUTES];
+    &[RAY, logs::ROUTES, profiles::ROUTES, state::ROUTES, metrics::ROUTES, page_api::ROUTES, views::ROUTES];
 /// What is answered where metrics are exported and nothing else.
 pub(crate) const EXPORT: &[&[Route]] = &[metrics::EXPORTED];
 

@@ -11,6 +11,7 @@ pub mod jobs;
 pub mod logs;
 pub mod nodes;
 mod ordered;
+pub mod profiling;
 mod rows;
 pub mod state;
 

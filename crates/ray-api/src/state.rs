@@ -49,7 +49,7 @@ pub struct ListAsked {
 
 /// The kind of lists that has this name in a path.
 pub fn kind(name: &str) -> Option<StateKind> {
-    let has_columns = |kind: &StateKind| !matches!(kind, StateKind::Timeline | StateKind::Explain);
+    let has_columns = |kind: &StateKind| !matches!(kind, StateKind::Timeline | StateKind::Explain | StateKind::Stacks);
     StateKind::ALL.iter().copied().filter(has_columns).find(|kind| kind.name() == name)
 }
 

@@ -4,7 +4,7 @@
 use oxiray_ids::{ActorId, JobId, NodeId, PlacementGroupId, TaskId, Unique, WorkerId};
 use oxiray_ray_api::jobs::details;
 use oxiray_ray_api::nodes::{ClusterView, cluster_metadata, timeline};
-use oxiray_ray_api::{RayAnswer, state};
+use oxiray_ray_api::{RayAnswer, profiling, state};
 use oxiray_wire::message::{CallOrigin, DeviceUse, ObjectUse, StateReport, SubmissionState, TaskStage, Variable};
 use oxiray_wire::state::{
     ActorPhase, ActorRow, BundleRow, CallCounts, DiskSpace, DriverProcess, EnvironmentRow, ExitKind, Flow, GroupRow,
@@ -471,7 +471,7 @@ fn questions_are_read_as_rays_client_writes_them() {
     let filters = asked.query.filters.iter().map(|one| (one.key.as_str(), one.differs, one.value.as_str()));
     assert!(filters.eq([("state", false, "RUNNING"), ("language", true, "JAVA")]));
     assert_eq!(state::kind("runtime_envs"), Some(StateKind::RuntimeEnvs));
-    assert_eq!((state::kind("timeline"), state::kind("dreams")), (None, None));
+    assert_eq!(["timeline", "stacks", "dreams"].map(state::kind), [None; 3]);
     assert_eq!(state::asked(StateKind::Nodes, &[]).expect("a right question").query.limit, 100);
 }
 
@@ -589,6 +589,7 @@ fn actors_are_told_of_as_rays_are() {
 #[test]
 fn the_cluster_is_described_and_what_ran_when_is_told_as_rays_is() {
     compare("meta.body", &cluster_metadata(), &Leave::default());
+    compare("profiling_enabled.body", &profiling::enabled(false, 60), &Leave::default());
     let ran = TaskRow {
         started_us: 1_795_441_907_417_692,
         ended_us: 1_795_441_907_417_802,
