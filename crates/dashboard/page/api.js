@@ -124,6 +124,17 @@ export async function get(path, signal) {
 }
 
 /**
+ * An answer as a file.
+ * @param {string} path below ox/v1/
+ * @returns {Promise<Blob>}
+ */
+export async function fetched(path) {
+  const response = await ask(path, { signal: AbortSignal.timeout(PATIENCE_MS) });
+  if (!response.ok) throw await refusal(response);
+  return response.blob();
+}
+
+/**
  * Has something done.
  * @param {string} path below ox/v1/
  * @param {object} [body]

@@ -220,3 +220,47 @@ def test_a_process_has_its_log_from_its_end_on(opened: Opened, board: Board) -> 
         assert "move 10\n" in box.inner_text()
         page.get_by_label("Stream").select_option("err")
         page.get_by_role("region", name="Standard error").get_by_text("resigns").wait_for()
+
+
+def process_of(board: Board, name: str) -> str:
+    """The worker of an actor."""
+    actor = next(row for row in board.rows("actors") if row["name"] == name)
+    return str(next(row["key"] for row in board.rows("workers") if row["pid"] == actor["pid"]))
+
+
+def test_a_process_is_profiled_and_its_graph_is_walked_by_keys(opened: Opened, board: Board) -> None:
+    page = opened("processes?pick=process:" + process_of(board, "rollout-0"))
+    page.get_by_role("button", name="Stacks now").click()
+    page.get_by_role("region", name="Stacks").get_by_text("Thread MainThread").wait_for()
+    page.get_by_role("button", name="Wall 5 s").click()
+    page.get_by_role("progressbar", name="How long it was observed").wait_for()
+    graph = page.get_by_role("tree")
+    graph.wait_for()
+    told = page.locator(".flame-told")
+    whole = told.inner_text()
+    assert whole.startswith("all: ") and whole.endswith("100.0 %")
+    graph.get_by_role("treeitem", name="all: ").focus()
+    page.keyboard.press("ArrowDown")
+    wait_until(lambda: told.inner_text().startswith("MainThread: "))
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Reset").wait_for()
+    # Escape zooms out first, and closes the sheet after that.
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Reset").wait_for(state="detached")
+    item = graph.get_by_role("treeitem", name="MainThread: ")
+    item.click()
+    page.get_by_role("button", name="Reset").click()
+    page.locator(".profile summary").click()
+    page.get_by_role("table", name="Functions").get_by_role("row").nth(1).wait_for()
+    for word, end in (("SVG", ".svg"), ("speedscope", ".speedscope.json"), ("Folded stacks", ".folded.txt")):
+        with page.expect_download() as saved:
+            page.get_by_role("button", name=word).click()
+        assert saved.value.suggested_filename.startswith("profile-wall-") and saved.value.suggested_filename.endswith(end)
+        assert saved.value.path().stat().st_size > 0
+
+
+def test_a_key_that_reads_profiles_nothing(opened: Opened, board: Board) -> None:
+    page = opened("processes?pick=process:" + process_of(board, "rollout-0"), token=board.token("http-token-read"))
+    button = page.get_by_role("button", name="CPU 5 s")
+    button.wait_for()
+    assert button.is_disabled() and button.get_attribute("title") == "This key only reads"

@@ -88,3 +88,30 @@ def test_lines_of_a_log_are_added_below_and_above(called: Any) -> None:
         assert called("views/log.js", f"(({{text, from, next}}) => [text, from, next])({expression})") == expected, expression
     many = f"m.newer({grown}, {told}, text: 'l\\n'.repeat(30000), from: 25, next: 60025}})"
     assert called("views/log.js", f"(({{text, from}}) => [text.split('\\n').length, from])({many})") == [20_000, 0]
+
+
+PROFILED = """[{pid: 7, name: 'f', note: '', stacks: [
+  {name: 'MainThread', weight: 3, frames: [{function: 'inner', file: '/a.py', line: 7}, {function: 'main', file: '/a.py', line: 1}]},
+  {name: 'MainThread', weight: 1, frames: [{function: '<script>', file: '', line: 0}, {function: 'main', file: '/a.py', line: 1}]},
+  {name: 'MainThread', weight: 4, frames: [{function: 'main', file: '/a.py', line: 2}, {function: 'main', file: '/a.py', line: 1}]}]}]"""
+
+
+def test_stacks_become_a_tree_and_a_table(called: Any) -> None:
+    walk = "const walk = (frame) => [frame.name, frame.place, frame.weight, frame.children.map(walk)];"
+    told = called("views/flame.js", f"(() => {{ {walk} return walk(m.tree({PROFILED})); }})()")
+    within = [["main", "/a.py:2", 4, []], ["inner", "/a.py:7", 3, []], ["<script>", "", 1, []]]
+    assert told == ["all", "", 8, [["MainThread", "", 8, [["main", "/a.py:1", 8, within]]]]]
+    table = called("views/flame.js", f"m.functions({PROFILED}, 'us').map((one) => [one.function, one.line, one.own, one.total])")
+    assert table == [["main", 1, 4, 8], ["inner", 7, 3, 3], ["<script>", 0, 1, 1]], "one that calls itself counts once"
+
+
+def test_what_a_zoomed_frame_calls_has_the_whole_width(called: Any) -> None:
+    shown = "m.boxes({frame}, 100).map((box) => [box.frame.name, box.left, box.wide, box.outer])"
+    find = f"(() => {{ const main = m.tree({PROFILED}).children[0].children[0]; return {shown.format(frame='main.children[1]')}; }})()"
+    assert called("views/flame.js", find) == [
+        ["all", 0, 1, True], ["MainThread", 0, 1, True], ["main", 0, 1, True], ["inner", 0, 1, False],
+    ]  # fmt: skip
+    whole = called("views/flame.js", shown.format(frame=f"m.tree({PROFILED})"))
+    assert [row[:3] for row in whole[3:]] == [["main", 0, 0.5], ["inner", 0.5, 0.375], ["<script>", 0.875, 0.125]]
+    # What nobody would see is not drawn.
+    assert len(called("views/flame.js", f"m.boxes(m.tree({PROFILED}), 10)")) == 5

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from boards import Opened, pictures, settled
+from boards import HOSTILE, Board, Opened, pictures, settled
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -74,6 +75,35 @@ def test_sheets_can_be_read_by_everybody(opened: Opened, scheme: str) -> None:
     page.get_by_role("row", name="evaluate").first.click()
     page.get_by_text("What each node says").wait_for()
     assert findings(page) == []
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
+def test_a_flame_graph_can_be_read_by_everybody(opened: Opened, board: Board, scheme: str, width: int) -> None:
+    [actor] = (row for row in board.rows("actors") if row["name"] == "rollout-1")
+    size = {"width": width, "height": 800}
+    page = opened(f"actors?pick=actor:{actor['key']}", viewport=size, color_scheme=scheme, reduced_motion="reduce", bypass_csp=True)
+    hostile = json.dumps({
+        "title": "CPU time over 5 s, 100 samples a second", "unit": "us", "total": 5_000_000, "taken": 1, "processes": [
+            {"pid": 7, "name": "f", "ip": "10.0.0.1", "note": "a note", "stacks": [
+                {"name": "MainThread", "weight": weight, "frames": [{"function": name, "file": "/a.py", "line": 1}]}
+                for name, weight in ((HOSTILE, 3_000_000), ("count_up", 1_500_000), ("rest", 500_000))]}]})  # fmt: skip
+    page.route("**/ox/v1/profile?*", lambda route: route.fulfill(body=hostile, content_type="application/json"))
+    page.get_by_role("button", name="CPU 5 s").click()
+    page.get_by_role("treeitem", name=HOSTILE).wait_for()
+    page.locator(".profile summary").click()
+    page.get_by_role("table", name="Functions").get_by_text(HOSTILE).wait_for()
+    assert page.evaluate("window.harmed") is None and page.locator("#page script, #page img").count() == 0
+    if folder := pictures():
+        page.get_by_role("tree").scroll_into_view_if_needed()
+        page.screenshot(path=folder / f"flame-{scheme}-{width}.png")
+    assert findings(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.unroute("**/ox/v1/profile?*")
+    said = "another profile of it is being taken: ask again when that is over"
+    page.route("**/ox/v1/profile?*", lambda route: route.fulfill(status=200, json={"total": 0, "taken": 2, "unit": "us", "title": "", "processes": [
+        {"pid": 7, "note": said, "stacks": []}]}))  # fmt: skip
+    page.get_by_role("button", name="Wall 5 s").click()
+    page.get_by_text(said).wait_for()
 
 
 def test_the_page_says_what_it_may_not_load(opened: Opened) -> None:

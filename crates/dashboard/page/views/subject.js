@@ -11,6 +11,7 @@ import { Badge, Facts, Id, Moment, Sheet, Trouble } from "../parts.js";
 import { Chart } from "./chart.js";
 import { Verdicts } from "./explanation.js";
 import { WorkerLog } from "./log.js";
+import { Profile } from "./profile.js";
 import { Cells } from "./cells.js";
 
 /** Each kind of subject: the list that its row is in, what it is called, and its sheet. */
@@ -70,6 +71,7 @@ function Task({ row }) {
     ${row.error && html`<h3>${row.error}</h3>`}
     ${row.message && html`<pre class="log bad-log" tabindex="0" role="region" aria-label="The error">${row.message}</pre>`}
     ${waits && html`<${Why} id=${row.task_id} />`}
+    ${row.started_ms > 0 && html`<${Profile} of=${{ task_id: row.task_id, attempt_number: row.attempt, node_id: row.node_id }} runs=${row.state === "RUNNING"} />`}
     ${row.started_ms > 0 && html`<${WorkerLog} of=${{ task_id: row.task_id, attempt_number: row.attempt, node_id: row.node_id }} />`}
     <${TaskList} title="What it called" given=${{ parent_task_id: row.task_id }} />`;
 }
@@ -95,6 +97,7 @@ function Actor({ row }) {
     <${Facts} rows=${[["State", html`<${Badge} state=${row.state} />`], ["Class", row.class], ["Name", row.name], ["Namespace", row.namespace], ["Holds", amounts(row.resources)], ["Restarts", number(row.restarts)],
       ["Outlives its job", row.detached ? "yes" : ""], ...common(row), ["Group", row.group && html`<${Id} id=${row.group} href=${link("groups", { pick: `group:${row.group}` })} />`], ["Id", html`<${Id} id=${row.key} />`]]} />
     ${["WAITING", "RESTARTING"].includes(row.state) && html`<${Why} id=${row.key} />`}
+    ${!row.never_ran && row.pid && html`<${Profile} of=${{ actor_id: row.key }} runs=${row.state === "ALIVE"} />`}
     ${!row.never_ran && row.pid && html`<${WorkerLog} of=${{ actor_id: row.key, node_id: row.node_id }} />`}
     <${TaskList} title="Its calls" given=${{ actor_id: row.key }} />`;
 }
@@ -132,6 +135,7 @@ function Process({ row }) {
   return html`${row.detail && html`<p class="why">${row.detail}</p>`}
     <${Facts} rows=${[["State", html`<${Badge} state=${row.state} />`], ["Does", row.duty], ["Runs", row.name], ["PID", row.pid], ["Holds", amounts(row.resources)], ["How it ended", row.exit], ...times(row),
       ["Node", row.node_id && html`<a href=${link("nodes", { pick: `node:${row.node_id}` })}>${row.node_name || short(row.node_id)}</a>`], ["Job", row.job_id && html`<${Id} id=${row.job_id} />`], ["Id", html`<${Id} id=${row.key} />`]]} />
+    ${row.pid && html`<${Profile} of=${{ worker_id: row.key }} runs=${!row.ended_ms} />`}
     ${row.pid && html`<${WorkerLog} of=${{ worker_id: row.key, node_id: row.node_id }} />`}
     <${TaskList} title="What it runs and ran" given=${{ worker_id: row.key }} />`;
 }
