@@ -16,18 +16,20 @@ from types import CodeType, FrameType
 
 #: The most frames of a stack: the innermost.
 _FRAMES_MAX = 100
-#: The most stacks that are told, and the most bytes of names and files in them: `Profile` in `oxiray-wire`.
-_STACKS_MAX = 2_000
-_BYTES_MAX = 1 << 20
+#: The most stacks that are told: fewer than `Profile::STACKS_MAX` in `oxiray-wire`, for the native side may add one.
+_STACKS_MAX = 1_990
+#: The most letters of a name.
+_NAME_MAX = 500
 #: The most letters of a line of source that stands for what is called in it.
 _LINE_MAX = 100
-#: What stands for the stacks that are left out.
-_LEFT_OUT = [("(many stacks, each with little)", "", 0)]
 
 #: The thread's name, of each frame, innermost first, function, file and line, and microseconds or bytes.
 _Weighed = tuple[str, list[tuple[str, str, int]], int]
 #: Code and the place in it, of each frame, the innermost first.
 _Key = tuple[CodeType | int, ...]
+
+#: What stands for the stacks that are left out, as on the native side.
+_LEFT_OUT = [("(many stacks, each with little)", "", 0)]
 
 
 class Sampler:
@@ -66,10 +68,11 @@ class Sampler:
         """The heaviest stacks, and what is missing in them."""
         for thread in self._threads.values():
             thread.close()
-        heaviest = sorted(self._weights.items(), key=lambda item: -item[1])
-        stacks = [(thread.name, _described(key), round(weight / 1000)) for (thread, key), weight in heaviest]
+        sampled = sorted(self._weights.items(), key=lambda item: -item[1])
+        told = [(thread.name, _described(key), weight // 1000) for (thread, key), weight in sampled[:_STACKS_MAX]]
+        rest = sum(weight for _, weight in sampled[_STACKS_MAX:]) // 1000
         note = f"threads that Python's module threading does not know are left out: {self._unknown}"
-        return _within_bounds(stacks), note if self._unknown else ""
+        return _with_rest(told, rest), note if self._unknown else ""
 
     def _meet(self, idents: set[int]) -> None:
         main, known = threading.main_thread().ident, {thread.ident: thread for thread in threading.enumerate()}
@@ -136,7 +139,8 @@ def _described(key: _Key) -> list[tuple[str, str, int]]:
 
 def _place(code: CodeType, at: int) -> tuple[str, str, int]:
     within = (line for begin, end, line in code.co_lines() if begin <= at < end and line is not None)
-    return getattr(code, "co_qualname", code.co_name), code.co_filename, next(within, code.co_firstlineno)
+    name = getattr(code, "co_qualname", code.co_name)
+    return name[:_NAME_MAX], code.co_filename[:_NAME_MAX], next(within, code.co_firstlineno)
 
 
 class Memory:
@@ -158,29 +162,22 @@ class Memory:
         finally:
             if not self._is_the_programs:
                 tracemalloc.stop()
-        stacks = [
+        told = [
             ("memory", [_line(frame.filename, frame.lineno) for frame in reversed(list(one.traceback)[-_FRAMES_MAX:])], one.size)
-            for one in statistics[: 4 * _STACKS_MAX]
+            for one in statistics[:_STACKS_MAX]
         ]
+        rest = sum(one.size for one in statistics[_STACKS_MAX:])
         began = "the program traces its memory itself: all that it has allocated since it began to counts"
-        return _within_bounds(stacks), began if self._is_the_programs else ""
+        return _with_rest(told, rest), began if self._is_the_programs else ""
 
 
 def _line(file: str, line: int) -> tuple[str, str, int]:
     """A place where memory was allocated: of its function only the line is known."""
-    return linecache.getline(file, line).strip()[:_LINE_MAX] or "(no source)", file, line
+    return linecache.getline(file, line).strip()[:_LINE_MAX] or "(no source)", file[:_NAME_MAX], line
 
 
-def _within_bounds(stacks: list[_Weighed]) -> list[_Weighed]:
-    """The heaviest stacks, which come first, and one in place of all that are left out."""
-    told, room = 0, _BYTES_MAX - len(_LEFT_OUT[0][0])
-    for _, frames, _ in stacks[: _STACKS_MAX - 1]:
-        room -= sum(len(function.encode()) + len(file.encode(errors="replace")) for function, file, _ in frames)
-        if room < 0:
-            break
-        told += 1
-    rest = sum(weight for *_, weight in stacks[told:])
-    return stacks[:told] + ([("", _LEFT_OUT, rest)] if rest else [])
+def _with_rest(told: list[_Weighed], rest: int) -> list[_Weighed]:
+    return [*told, ("", _LEFT_OUT, rest)] if rest else told
 
 
 def begin(kind: str) -> Sampler | Memory:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import threading
 import zlib
 from collections.abc import Iterator
@@ -54,6 +55,15 @@ class Busy:
     def allocates(self) -> None:
         while not self.stop.wait(0.02):
             self.kept.append(bytes(100_000))
+
+    def recurses(self) -> None:
+        long = "a" * 400
+        source = [f"def {long}{number}(d):\n return choice(all)(d - 1) if d else sum(range(500))" for number in range(50)]
+        names: dict[str, Any] = {"choice": random.Random(1).choice}
+        exec("\n".join(source), names)
+        names["all"] = [function for name, function in names.items() if name.startswith(long)]
+        while not self.stop.is_set():
+            names["all"][0](99)
 
     def ends_soon(self) -> None:
         self.stop.wait(0.5)
@@ -163,6 +173,18 @@ def test_it_is_printed_as_a_table_and_written_in_the_formats_of_tools(address: s
     assert run("profile", target, "--seconds=0.2", "--format=folded", f"--address={address}").startswith("pid ")
     refused = run("profile", target, "--output=profile", f"--address={address}", check=False)
     assert "tells no format" in refused and not (Path.cwd() / "profile").exists()
+
+
+def test_more_stacks_than_an_answer_has_room_for(address: str, busy: Any) -> None:
+    pid = ray.get(busy.begin.remote("recurses"))
+    told = profile(address, busy._actor_id.hex(), "--rate=1000")
+    *most, rest = told["stacks"]
+    assert rest["frames"][0]["function"] == "(many stacks, each with little)" and rest["weight"] > 0
+    assert len(most) > 50 and all(len(stack["frames"]) <= 100 for stack in most)
+    # The process lives, and its stacks as they are now can be asked for too.
+    assert ray.get(busy.pid.remote()) == pid
+    (stacks,) = json.loads(run("stack", str(pid), "--json", f"--address={address}"))
+    assert any(len(stack["frames"]) > 50 for stack in stacks["stacks"]), stacks["note"]
 
 
 def test_one_profile_of_a_process_at_a_time(address: str, busy: Any) -> None:

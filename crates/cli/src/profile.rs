@@ -116,7 +116,7 @@ fn text(processes: &[ProcessStacks], profile: &Profile) -> String {
         return text;
     }
     writeln!(text, "{:>12} {:>6} {:>12} {:>6}  FUNCTION", "SELF", "", "TOTAL", "").expect(EXPECT);
-    let functions = profile::functions(processes);
+    let functions = profile::functions(kind, processes);
     for one in functions.iter().take(FUNCTIONS_MAX) {
         let (own, all) = (profile::amount(kind, one.own), profile::amount(kind, one.total));
         let (own_part, all_part) = (percent(one.own, total), percent(one.total, total));

@@ -147,7 +147,9 @@ fn who_does_not_read_its_answers_is_not_asked_for_more_questions() {
         std::fs::read_to_string(format!("/proc/{}/status", place.daemon().as_raw_nonzero())).expect("it lives");
     let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("it has memory");
     let mebibytes: u64 = most.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") >> 10;
-    assert!(mebibytes < 100, "{mebibytes} MiB for answers that nobody read");
+    // Of 16 MiB that wait the buffer is doubled when it is full, and the allocator keeps what was freed for a moment. All answers
+    // together are far more.
+    assert!(mebibytes < 128, "{mebibytes} MiB for answers that nobody read");
 }
 
 #[test]

@@ -458,7 +458,8 @@ fn in_text(processes: &[ProcessStacks]) -> String {
 
 /// The functions of a profile, those that weigh most themselves first, as text.
 fn table(taken: &Taken) -> String {
-    let (kind, functions) = (taken.profile.kind, written::functions(&taken.processes));
+    let kind = taken.profile.kind;
+    let functions = written::functions(kind, &taken.processes);
     let mut text = format!("{}\n{:>12} {:>12}  PLACE\n", written::title(&taken.profile), "SELF", "TOTAL");
     for one in functions.iter().take(FUNCTIONS_MAX) {
         let (own, all) = (written::amount(kind, one.own), written::amount(kind, one.total));

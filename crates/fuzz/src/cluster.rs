@@ -237,7 +237,7 @@ impl Cluster {
 
     fn visits(&mut self, from: Key, message: VisitorToHead) {
         match message {
-            VisitorToHead::StateQuery(asked) => self.core.state_query(from, asked),
+            VisitorToHead::StateQuery(asked) => self.core.state_query(from, *asked),
             VisitorToHead::MetricsQuery(asked) => self.core.metrics_query(from, &asked),
             VisitorToHead::DrainAsked(asked) => self.core.drain_asked(from, &asked),
             VisitorToHead::DeviceAsked(asked) => self.core.device_asked(from, &asked),

@@ -6,7 +6,7 @@
 
 use crate::stacks;
 use oxiray_client::process;
-use oxiray_wire::message::{Profile, Stack, StackReport};
+use oxiray_wire::message::{Profile, Stack, StackFrame, StackReport};
 use oxiray_wire::state::ProfileKind;
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,6 +15,9 @@ use std::time::{Duration, Instant};
 
 /// What samples in Python.
 const MODULE: &str = "oxiray._profile";
+
+/// What stands for the stacks that are left out.
+const LEFT_OUT: &str = "(many stacks, each with little)";
 
 /// PROFILE-1.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
@@ -38,13 +41,17 @@ pub(crate) fn wanted(number: u64, profile: Profile) -> Result<(), String> {
 fn take(number: u64, profile: Profile) {
     let taken = sampled(profile);
     IS_TAKEN.store(false, Ordering::Release);
-    let (stacks, note) = match taken {
-        Some(Ok((stacks, note))) => (stacks, note),
-        Some(Err(error)) => (Vec::new(), format!("it could not be profiled: {error}")),
-        None => return,
-    };
+    let Some(taken) = taken else { return };
+    let (stacks, note) = taken.unwrap_or_else(|error| (Vec::new(), format!("it could not be profiled: {error}")));
+    let mut report = StackReport { number, stacks, note };
+    let left_out = report.surplus(StackReport::PROFILE_BYTES_MAX);
+    if !left_out.is_empty() {
+        let weight = left_out.iter().map(|stack| stack.weight).fold(0, u64::saturating_add);
+        let frame = StackFrame { function: LEFT_OUT.to_owned(), ..StackFrame::default() };
+        report.stacks.push(Stack { frames: vec![frame], weight, ..Stack::default() });
+    }
     if let Some(runtime) = process::current() {
-        runtime.tell_stacks(&StackReport { number, stacks, note });
+        runtime.tell_stacks(&report);
     }
 }
 

@@ -133,7 +133,14 @@ fn take() -> StackReport {
             Err(text) => (Vec::new(), format!("native code holds the interpreter, and {text}")),
         },
     };
-    StackReport { number: 0, stacks, note }
+    let mut report = StackReport { number: 0, stacks, note };
+    let left_out = report.surplus(StackReport::BYTES_MAX).len();
+    if left_out > 0 {
+        let comma = if report.note.is_empty() { "" } else { "; " };
+        report.note =
+            format!("{}{comma}{left_out} stacks are left out, for all are too long for one answer", report.note);
+    }
+    report
 }
 
 /// The stacks by the interpreter; nothing where it is not given in time.

@@ -6,6 +6,7 @@ use oxiray_wire::plain;
 use oxiray_wire::state::{ProcessStacks, ProfileKind};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -96,24 +97,31 @@ impl<'a> Frames<'a> {
     }
 }
 
+/// The stacks of a thread, as numbers of frames, and what each weighs.
+#[derive(Default)]
+struct Samples {
+    stacks: Vec<Vec<usize>>,
+    weights: Vec<u64>,
+}
+
 /// A file of speedscope's: a profile for each thread of each process.
 #[must_use]
 pub fn speedscope(processes: &[ProcessStacks], profile: &Profile) -> Json {
     let mut frames = Frames::default();
-    let mut threads: BTreeMap<(usize, &str), (Vec<Vec<usize>>, Vec<u64>)> = BTreeMap::new();
+    let mut threads: BTreeMap<(usize, &str), Samples> = BTreeMap::new();
     for (at, process) in processes.iter().enumerate() {
         for stack in &process.stacks {
-            let (samples, weights) = threads.entry((at, &stack.name)).or_default();
-            samples.push(stack.frames.iter().rev().map(|frame| frames.number(frame)).collect());
-            weights.push(stack.weight);
+            let samples = threads.entry((at, &stack.name)).or_default();
+            samples.stacks.push(stack.frames.iter().rev().map(|frame| frames.number(frame)).collect());
+            samples.weights.push(stack.weight);
         }
     }
     let unit = if profile.kind == ProfileKind::Memory { "bytes" } else { "microseconds" };
-    let profiles = threads.into_iter().map(|((at, thread), (samples, weights))| {
+    let profiles = threads.into_iter().map(|((at, thread), Samples { stacks, weights })| {
         let name = path(&processes[at], &Stack { name: thread.to_owned(), ..Stack::default() }).join(" ");
         let end = weights.iter().copied().fold(0, u64::saturating_add);
         json!({
-            "type": "sampled", "name": name, "unit": unit, "startValue": 0, "endValue": end, "samples": samples,
+            "type": "sampled", "name": name, "unit": unit, "startValue": 0, "endValue": end, "samples": stacks,
             "weights": weights,
         })
     });
@@ -138,12 +146,18 @@ pub struct FunctionWeight {
 
 /// The functions of all stacks, those that weigh most themselves first.
 #[must_use]
-pub fn functions(processes: &[ProcessStacks]) -> Vec<FunctionWeight> {
-    let mut found: BTreeMap<(&str, &str), FunctionWeight> = BTreeMap::new();
+pub fn functions(kind: ProfileKind, processes: &[ProcessStacks]) -> Vec<FunctionWeight> {
+    // Of memory, a line stands for what is called in it.
+    let same = |one: &StackFrame, other: &StackFrame| {
+        let is_same_line = kind != ProfileKind::Memory || one.line == other.line;
+        one.function == other.function && one.file == other.file && is_same_line
+    };
+    let mut found: BTreeMap<(&str, &str, u32), FunctionWeight> = BTreeMap::new();
     for (_, stack) in stacks(processes) {
         for (at, frame) in stack.frames.iter().enumerate() {
             let StackFrame { function, file, line } = frame;
-            let known = found.entry((function, file)).or_insert_with(|| FunctionWeight {
+            let named_by = if kind == ProfileKind::Memory { *line } else { 0 };
+            let known = found.entry((function, file, named_by)).or_insert_with(|| FunctionWeight {
                 function: function.clone(),
                 file: file.clone(),
                 line: *line,
@@ -155,14 +169,14 @@ pub fn functions(processes: &[ProcessStacks]) -> Vec<FunctionWeight> {
                 known.own += stack.weight;
             }
             // A function that calls itself counts once.
-            let is_repeated = stack.frames[..at].iter().any(|inner| inner.function == *function && inner.file == *file);
+            let is_repeated = stack.frames[..at].iter().any(|inner| same(inner, frame));
             if !is_repeated {
                 known.total += stack.weight;
             }
         }
     }
     let mut found: Vec<FunctionWeight> = found.into_values().collect();
-    found.sort_by(|one, other| (other.own, other.total).cmp(&(one.own, one.total)));
+    found.sort_by_key(|one| Reverse((one.own, one.total)));
     found
 }
 
@@ -294,14 +308,19 @@ mod tests {
 
     #[test]
     fn functions_weigh_what_they_do_themselves_and_with_what_they_call() {
-        let found: Vec<(String, u32, u64, u64)> =
-            functions(&processes()).into_iter().map(|one| (one.function, one.line, one.own, one.total)).collect();
+        let found: Vec<(String, u32, u64, u64)> = functions(ProfileKind::Cpu, &processes())
+            .into_iter()
+            .map(|one| (one.function, one.line, one.own, one.total))
+            .collect();
         let expected = [
             ("<lambda>".to_owned(), 9, 1_000_000, 1_000_000),
             ("inner".to_owned(), 7, 750_000, 750_000),
             ("main".to_owned(), 1, 250_000, 2_000_000),
         ];
         assert_eq!(found, expected);
+        // Lines of source that read the same are two.
+        let lines: Vec<u32> = functions(ProfileKind::Memory, &processes()).iter().map(|one| one.line).collect();
+        assert_eq!(lines, [9, 7, 2, 3, 1]);
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl HeadCore {
             ClientToHead::Hold(said) => self.hold(from, &said),
             ClientToHead::Confirm(said) => self.confirm(from, &said),
             ClientToHead::Unhold(said) => self.unhold(from, &said.objects),
-            ClientToHead::StateQuery(asked) => self.state_query(from, asked),
+            ClientToHead::StateQuery(asked) => self.state_query(from, *asked),
             ClientToHead::TaskLog(told) => self.task_log(from, told),
             ClientToHead::ObjectLog(told) => self.object_log(from, told),
             ClientToHead::ActorMaker(said) => self.actor_maker(from, &said),

@@ -10,12 +10,11 @@ use std::collections::BTreeSet;
 
 /// Processes that are looked at for a question.
 const ROWS_MAX: usize = 10_000;
-/// Processes that one question asks, at most, and how many it has profiled.
+/// Processes that one question asks, at most; one is profiled.
 const PROCESSES_MAX: usize = 1000;
-const PROFILED_MAX: usize = 16;
-/// Stacks of one process that are kept, and the bytes of the words in all of them together.
+/// Stacks of one process that are kept, and the bytes of all their frames together.
 const BOUNDS: (usize, usize) = (200, 64 << 10);
-const PROFILE_BOUNDS: (usize, usize) = (Profile::STACKS_MAX, Profile::BYTES_MAX);
+const PROFILE_BOUNDS: (usize, usize) = (Profile::STACKS_MAX, StackReport::PROFILE_BYTES_MAX);
 /// Frames of one stack that are kept.
 const FRAMES_MAX: usize = 100;
 
@@ -32,10 +31,17 @@ impl HeadCore {
         if let Some(profile) = &asked.profile {
             profile.check()?;
         }
-        let (count, done) = (fitting.len(), if asked.profile.is_some() { "profiled" } else { "asked" });
-        let most = if asked.profile.is_some() { PROFILED_MAX } else { PROCESSES_MAX };
-        if count > most {
-            return Err(format!("{count} processes are meant, and at most {most} are {done} at once: add filters"));
+        let count = fitting.len();
+        if asked.profile.is_some() && count > 1 {
+            return Err(format!(
+                "{count} processes are meant, and a profile is of one: add filters, or name it by its identifier, which \
+                 `oxiray list workers` shows"
+            ));
+        }
+        if count > PROCESSES_MAX {
+            return Err(format!(
+                "{count} processes were asked for, and at most {PROCESSES_MAX} are at once: add filters"
+            ));
         }
         Ok(fitting.iter().filter_map(|row| self.clients.key_of(row.worker_id)).collect())
     }
@@ -91,7 +97,7 @@ fn within_bounds(mut stacks: Vec<Stack>, (most, mut room): (usize, usize)) -> Ve
         stack.frames.retain_mut(|frame| {
             frame.function = cut(std::mem::take(&mut frame.function));
             frame.file = cut(std::mem::take(&mut frame.file));
-            let bytes = frame.function.len() + frame.file.len();
+            let bytes = frame.bytes();
             let fits = bytes <= room;
             room = if fits { room - bytes } else { 0 };
             fits

@@ -206,7 +206,7 @@ impl Daemon {
     /// What a visitor says to the head that this daemon is, or has.
     pub(super) fn visitor_said(&mut self, key: Key, message: VisitorToHead) {
         match message {
-            VisitorToHead::StateQuery(asked) => self.core.state_query(key, asked),
+            VisitorToHead::StateQuery(asked) => self.core.state_query(key, *asked),
             VisitorToHead::StateFollow(asked) => self.core.state_follow(key, asked),
             VisitorToHead::ChronicleFollow(asked) => self.core.chronicle_follow(key, asked),
             VisitorToHead::MetricsQuery(asked) => self.core.metrics_query(key, &asked),

@@ -36,8 +36,6 @@ impl Profile {
     pub const RATE_MAX_HZ: u32 = 1_000;
     /// The most stacks of one process: the heaviest are kept.
     pub const STACKS_MAX: usize = 2_000;
-    /// The most bytes of names and files in the stacks of one process.
-    pub const BYTES_MAX: usize = 1 << 20;
 
     /// # Errors
     /// Where it takes no time, too long, or too many samples.
@@ -70,6 +68,25 @@ pub struct StackReport {
     pub note: String,
 }
 
+impl StackReport {
+    /// The most bytes of stacks as they are now, as [`Stack::bytes`] counts them: many processes are asked at once.
+    pub const BYTES_MAX: usize = 256 << 10;
+    /// The most bytes of a profile's stacks. An answer with those of one process has no more entries than a message may have.
+    pub const PROFILE_BYTES_MAX: usize = 4 << 20;
+
+    /// Takes the last stacks out of it, those that are beyond so many bytes.
+    pub fn surplus(&mut self, bytes_max: usize) -> Vec<Stack> {
+        let mut room = bytes_max;
+        let fits = |stack: &&Stack| {
+            let left = room.checked_sub(stack.bytes());
+            room = left.unwrap_or(0);
+            left.is_some()
+        };
+        let fitting = self.stacks.iter().take_while(fits).count();
+        self.stacks.split_off(fitting)
+    }
+}
+
 /// Where a thread or an asyncio task is.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields, Serialize, Deserialize)]
 #[serde(default)]
@@ -88,6 +105,13 @@ pub struct Stack {
     pub weight: u64,
 }
 
+impl Stack {
+    /// About the bytes that it takes in a message, or a little more.
+    pub fn bytes(&self) -> usize {
+        self.name.len() + 32 + self.frames.iter().map(StackFrame::bytes).sum::<usize>()
+    }
+}
+
 /// One call of a stack.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields, Serialize, Deserialize)]
 #[serde(default)]
@@ -101,4 +125,36 @@ pub struct StackFrame {
     /// The line that it is at; 0 where that is not known.
     #[field(3)]
     pub line: u32,
+}
+
+impl StackFrame {
+    /// About the bytes that it takes in a message, or a little more. Short ones count for more, since they take as much memory.
+    pub fn bytes(&self) -> usize {
+        (self.function.len() + self.file.len() + 16).max(112)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Message;
+    use bytes::BytesMut;
+
+    #[test]
+    fn what_is_left_of_a_profile_is_a_message_that_is_read() {
+        for (function, frames) in [("f", 100), ("a_function_with_a_long_name", 100), ("f", 1)] {
+            let frame = StackFrame { function: function.into(), file: "<string>".into(), line: 300 };
+            let stack = Stack { name: "MainThread".into(), frames: vec![frame; frames], weight: 1, ..Stack::default() };
+            let mut report = StackReport { number: 7, stacks: vec![stack; 100_000], note: String::new() };
+            let left_out = report.surplus(StackReport::PROFILE_BYTES_MAX);
+            report.stacks.truncate(Profile::STACKS_MAX);
+            assert!(!left_out.is_empty() && report.stacks.len() > 300, "{} stacks", report.stacks.len());
+            let message = Message::from(report);
+            let mut body = BytesMut::new();
+            message.append_body(&mut body);
+            assert!(body.len() <= StackReport::PROFILE_BYTES_MAX, "{} bytes", body.len());
+            let read = Message::decode(message.kind(), body.freeze());
+            assert!(read.is_ok_and(|read| read == Some(message)), "{function}: it is not read");
+        }
+    }
 }
