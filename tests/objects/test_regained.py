@@ -54,8 +54,8 @@ def several(journal: Path, count: int, later: int | None = None) -> Iterator[num
 @ray.remote
 def stubborn(journal: Path) -> numpy.ndarray:
     """Does not let itself be cancelled."""
-    note(journal)
     try:
+        note(journal)
         while True:
             time.sleep(0.01)
     except KeyboardInterrupt:
@@ -173,7 +173,7 @@ def test_a_generator_that_yields_less_the_second_time_says_so(cluster, journal: 
 def test_what_was_cancelled_is_not_run_again(cluster, journal: Path) -> None:
     cluster(object_store_memory=STORE)
     made = stubborn.remote(journal)
-    wait_until(journal.exists)
+    wait_until(lambda: journal.exists() and runs(journal) == 1)
     ray.cancel(made)
     assert (ray.get(made, timeout=30) == 9).all()
     lose(made)

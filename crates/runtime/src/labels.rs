@@ -17,9 +17,10 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// So many calls are labelled as they begin, one after the other.
-const CALLS_AT_ONCE: u32 = 64;
-/// After that one more for each of these: labels take a thousandth of the time.
-const CALL_PERIOD: Duration = Duration::from_millis(10);
+const CALLS_AT_ONCE: u32 = 16;
+/// After that one more for each of these: what a call costs its worker is little, but each label wakes the daemon, which
+/// takes a processor from those that run calls.
+const CALL_PERIOD: Duration = Duration::from_millis(100);
 /// The most calls under way whose labels are remembered.
 const CALLS_MAX: usize = 1024;
 

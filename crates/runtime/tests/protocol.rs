@@ -513,7 +513,7 @@ fn a_reply_that_brings_stored_values_is_confirmed_and_the_death_of_its_worker_en
 }
 
 /// An actor that was there, and is made anew after that.
-fn restarting(runtime: &Runtime, daemon: &mut Peer) -> ActorId {
+fn restarting(runtime: &Runtime, daemon: &mut Peer, was_drained: bool) -> ActorId {
     let made = runtime.create_actor(ActorWork {
         create: ActorCreate::default(),
         named: false,
@@ -527,7 +527,7 @@ fn restarting(runtime: &Runtime, daemon: &mut Peer) -> ActorId {
     process.reply(&call, "there");
     assert_eq!(value_of(runtime, first), inline("there"));
     let failure = FailureCode::ActorUnavailable.because("it died");
-    daemon.say(ActorRestarting { actor, failure: Some(failure), ..ActorRestarting::default() });
+    daemon.say(ActorRestarting { actor, failure: Some(failure), was_drained, ..ActorRestarting::default() });
     // What comes after it is heard after it: what is called from here on is called while the actor restarts.
     daemon.say(Notice { text: "it restarts".into(), job: None });
     assert!(matches!(runtime.next_news(), ClientEvent::Notice(_)));
@@ -537,7 +537,7 @@ fn restarting(runtime: &Runtime, daemon: &mut Peer) -> ActorId {
 #[test]
 fn a_call_to_an_actor_that_restarts_fails_after_a_while_unless_it_may_wait() {
     let (runtime, mut daemon) = started();
-    let actor = restarting(&runtime, &mut daemon);
+    let actor = restarting(&runtime, &mut daemon, false);
     let call = |retries| {
         let work = Work { retries, ..work("m") };
         runtime.call_actor(actor, work).expect("there is no limit").object(1)
@@ -552,6 +552,32 @@ fn a_call_to_an_actor_that_restarts_fails_after_a_while_unless_it_may_wait() {
     assert!(began.elapsed() >= Duration::from_secs(3), "it waited twice");
     let placed = ActorPlaced { actor, worker: WorkerId::generate(), is_near: false };
     let mut process = daemon.join(placed);
+    let sent = process.call();
+    process.reply(&sent, "back");
+    assert_eq!(value_of(&runtime, waits), inline("back"));
+}
+
+#[test]
+fn waiting_for_an_actor_whose_machine_is_emptied_spends_no_retry() {
+    let (runtime, mut daemon) = started();
+    let actor = restarting(&runtime, &mut daemon, true);
+    let call = |retries| {
+        let work = Work { retries, ..work("m") };
+        runtime.call_actor(actor, work).expect("there is no limit").object(1)
+    };
+    let (fails, waits) = (call(0), call(1));
+    assert_eq!(failure_of(&runtime, fails).code, FailureCode::ActorUnavailable);
+    // A second patience passes: by then a retry that were spent by waiting would be gone.
+    let fails = call(0);
+    assert_eq!(failure_of(&runtime, fails).code, FailureCode::ActorUnavailable);
+    assert!(runtime.peek(waits).is_none());
+    // Its one retry is still there, and is spent by a death that is no drain.
+    let mut process = daemon.join(ActorPlaced { actor, worker: WorkerId::generate(), is_near: false });
+    process.call();
+    drop(process);
+    let failure = FailureCode::ActorUnavailable.because("it died");
+    daemon.say(ActorRestarting { actor, failure: Some(failure), ..ActorRestarting::default() });
+    let mut process = daemon.join(ActorPlaced { actor, worker: WorkerId::generate(), is_near: false });
     let sent = process.call();
     process.reply(&sent, "back");
     assert_eq!(value_of(&runtime, waits), inline("back"));

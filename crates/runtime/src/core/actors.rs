@@ -58,6 +58,9 @@ pub(crate) struct Actor {
     pub(crate) paused: bool,
     /// When calls that may not be retried fail, since the actor is made anew for so long (ACTORS-4).
     pub(crate) unavailable_at: Option<Instant>,
+    /// It is made anew since its machine was emptied, or for others' sake: calls that may be repeated wait for it without
+    /// spending retries (ACTORS-4).
+    pub(crate) is_moved: bool,
     /// What its constructor's arguments refer to, kept until it is dead.
     pub(crate) arguments: Vec<ObjectId>,
     /// What the daemon was told to make it, until it has a process.
@@ -126,6 +129,7 @@ impl Actors {
             killed: false,
             paused: false,
             unavailable_at: None,
+            is_moved: false,
             arguments: Vec::new(),
             creates: Vec::new(),
         })

@@ -7,7 +7,7 @@
 //! - ACTORS-3: this process uses the actor's anchor as long as it has a handle that counts, or a call that such a
 //!   handle made is not answered. With the last use anywhere the actor ends.
 //! - ACTORS-4: a call to an actor that is made anew waits for so long at most; then it fails, or uses a retry up and waits
-//!   again.
+//!   again. Where the actor is made anew since its machine was emptied, waiting uses no retry up.
 
 use crate::core::actors::{PATIENCE, Stream};
 use crate::core::calls::{Target, Task};
@@ -150,6 +150,7 @@ impl<I: Io> Client<I> {
         let actor = self.actors.get(id);
         actor.process = Some(worker);
         actor.paused = false;
+        actor.is_moved = false;
         actor.creates.clear();
         if actor.under_way > 0 {
             let text = "the stream to its process broke, and there is a new one.".to_owned();
@@ -181,6 +182,7 @@ impl<I: Io> Client<I> {
         let actor = self.actors.get(id);
         actor.stream = Stream::Awaited;
         actor.paused = false;
+        actor.is_moved = said.was_drained;
         // One that waits for the arguments of its first constructor was never there.
         if said.failure.is_some() && actor.unavailable_at.is_none() {
             self.actors.set_unavailable(id, Some(self.now + PATIENCE));
@@ -216,8 +218,10 @@ impl<I: Io> Client<I> {
         while let Some(id) = self.actors.next_restarting(now) {
             self.actors.set_unavailable(id, Some(now + PATIENCE));
             let actor = self.actors.get(id);
+            let is_moved = actor.is_moved;
             let waiting: Vec<TaskId> = actor.queue.iter().chain(&actor.unready).copied().collect();
-            let lost: Vec<TaskId> = waiting.into_iter().filter(|call| !self.spend_retry(*call)).collect();
+            let lost = waiting.into_iter().filter(|call| !self.goes_on_waiting(*call, is_moved));
+            let lost: Vec<TaskId> = lost.collect();
             let actor = self.actors.get(id);
             actor.queue.retain(|call| !lost.contains(call));
             actor.unready.retain(|call| !lost.contains(call));
@@ -226,6 +230,13 @@ impl<I: Io> Client<I> {
             }
             self.let_go_when_done(id);
         }
+    }
+
+    /// Whether a call waits on for an actor that is made anew: one that may be repeated does. That uses a retry up, except
+    /// where the actor `is_moved` and nobody failed.
+    fn goes_on_waiting(&mut self, call: TaskId, is_moved: bool) -> bool {
+        let may_repeat = self.calls.tasks.get(&call).is_some_and(Task::may_repeat);
+        (is_moved && may_repeat) || self.spend_retry(call)
     }
 
     /// The actor's process is dead: what it had said is read, and the stream to it closed. Returns that process.
