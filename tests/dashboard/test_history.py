@@ -502,6 +502,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
         yield server
 
 
+@pytest.mark.timeout(400)
 def test_history_goes_to_storage_and_comes_back(s3: S3Server, tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, f"s3://{BUCKET}/history", **s3.variables)
     cluster.start()
