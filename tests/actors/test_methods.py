@@ -157,7 +157,7 @@ def test_who_may_overtake_a_call_that_waits_for_its_arguments(tmp_path, options,
     journal = ray.remote(**options)(Journal).remote() if options else ray.remote(Journal).remote()
     waiting = journal.add.remote(late.remote())
     call = journal.add.remote("early")
-    ready, _ = ray.wait([call], timeout=5 if overtakes else 0.2)
+    ready, _ = ray.wait([call], timeout=60 if overtakes else 0.2)
     assert bool(ready) == overtakes
     gate.touch()
     ray.get([waiting, call], timeout=20)

@@ -397,7 +397,7 @@ def test_a_crash_without_retries_fails_the_call_and_restarts_the_actor(eventuall
 
     def alive() -> int | None:
         try:
-            return ray.get(counter.add.remote(), timeout=10)
+            return ray.get(counter.add.remote(), timeout=60)
         except ActorUnavailableError:
             return None
 

@@ -369,8 +369,8 @@ def test_cancelling_what_has_ended_leaves_its_value() -> None:
 def test_children_are_cancelled_with_their_parent(tmp_path: Any, eventually: Callable[..., Any]) -> None:
     @ray.remote
     def child() -> None:
-        (tmp_path / "began").touch()
         try:
+            (tmp_path / "began").touch()
             for _ in range(600):
                 time.sleep(0.1)
         except KeyboardInterrupt:

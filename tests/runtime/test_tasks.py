@@ -438,7 +438,7 @@ def test_a_failed_argument_does_not_wait_for_resources(cluster) -> None:
     holder = Holder.remote()
     ray.get(holder.ping.remote())
     with pytest.raises(ZeroDivisionError):
-        ray.get(echo.options(num_gpus=1).remote(ray.remote(lambda: 1 / 0).remote()), timeout=10)
+        ray.get(echo.options(num_gpus=1).remote(ray.remote(lambda: 1 / 0).remote()), timeout=60)
 
 
 def test_many_arguments_and_results_that_are_large_together(cluster) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import ray
 from ray.exceptions import RuntimeEnvSetupError
-from watching import wait_until
+from watching import wait_until, written
 
 pytestmark = pytest.mark.timeout(100)
 
@@ -114,8 +114,7 @@ def test_installers_end_with_their_daemon(place, wheels, tmp_path) -> None:
     driver = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     assert driver.stdout is not None
     daemon = int(driver.stdout.readline())
-    wait_until((package / "pid").exists)
-    watched = os.pidfd_open(int((package / "pid").read_text()))
+    watched = os.pidfd_open(int(written(package / "pid")))
     os.kill(daemon, signal.SIGKILL)
     assert select.select([watched], [], [], 20)[0], "the installer's own child lives on"
     os.close(watched)

@@ -19,6 +19,12 @@ def wait_until(holds: Callable[[], object], timeout: float = 60.0) -> None:
         time.sleep(_PAUSE)
 
 
+def written(path: Path, timeout: float = 60.0) -> str:
+    """What another process writes into a file at one go: a file is there before its text is."""
+    wait_until(lambda: path.exists() and path.stat().st_size > 0, timeout)
+    return path.read_text()
+
+
 def processes_of(variable: str) -> list[int]:
     """Every process that was started with this variable, as `NAME=value`, the asking one left out."""
     found = []

@@ -91,4 +91,4 @@ def test_an_interpreter_that_cannot_start_is_told_of_once_and_tried_ever_more_se
         ray.cancel(reference)
     for reference in references:
         with pytest.raises(TaskCancelledError):
-            ray.get(reference, timeout=10)
+            ray.get(reference, timeout=60)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from watching import wait_until
+from watching import wait_until, written
 
 import ray
 from ray.util.placement_group import PlacementGroup, placement_group
@@ -45,11 +45,6 @@ def attempts(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def wait_for(path: Path) -> str:
-    wait_until(path.exists, LONG_S)
-    return path.read_text()
-
-
 @ray.remote(num_gpus=1, num_cpus=0, preemptible=True, max_retries=0)
 def checkpoints(folder: str) -> str:
     """Goes on until it is told, says where it stood, and goes on from there."""
@@ -70,7 +65,7 @@ def test_a_task_hears_of_it_ends_and_is_run_again_whatever_retries_it_has(tmp_pa
     victim = checkpoints.remote(str(tmp_path))
     wait_until(lambda: attempts(tmp_path), LONG_S)
     assert ray.get(urgent.remote(), timeout=LONG_S) > 0
-    deadline, reason = wait_for(tmp_path / "reason").split(" ", 1)
+    deadline, reason = written(tmp_path / "reason", LONG_S).split(" ", 1)
     assert 0 < float(deadline) <= GRACE_S
     assert reason == "`urgent`, whose priority is 5, waits for what it holds, and its own is 0"
     assert ray.get(victim, timeout=LONG_S) == "went on from step 7"
@@ -83,18 +78,18 @@ def test_half_way_a_task_gets_sigterm_so_that_it_may_tidy_up(tmp_path: Path) -> 
         here = Path(folder)
         if (here / "tidied").exists():
             return "again"
-        (here / "began").touch()
         begun = time.monotonic()
         try:
+            (here / "began").touch()
             time.sleep(LONG_S)
         finally:
             (here / "tidied").write_text(str(time.monotonic() - begun))
         return "it was not ended"
 
     victim = tidies.remote(str(tmp_path))
-    wait_for(tmp_path / "began")
+    wait_until((tmp_path / "began").exists, LONG_S)
     ray.get(urgent.remote(), timeout=LONG_S)
-    assert float(wait_for(tmp_path / "tidied")) < LONG_S / 2
+    assert float(written(tmp_path / "tidied", LONG_S)) < LONG_S / 2
     assert ray.get(victim, timeout=LONG_S) == "again"
 
 
@@ -127,7 +122,7 @@ def test_an_actor_saves_what_it_has_and_is_made_anew_though_it_has_no_restarts(t
     asked = time.monotonic()
     ray.get(urgent.remote(), timeout=LONG_S)
     # When on_preempt has returned it ends, and nobody waits for the end of the grace.
-    assert wait_for(tmp_path / "count") == "3"
+    assert written(tmp_path / "count", LONG_S) == "3"
     assert time.monotonic() - asked < 1 + GRACE_S + 10
     assert ray.get(counter.add.remote(), timeout=LONG_S) == 4
     after, is_made_anew = ray.get(counter.where.remote())
@@ -178,10 +173,10 @@ def test_a_group_ends_as_a_whole_and_comes_back_with_what_ran_within(tmp_path: P
         within.options(scheduling_strategy=strategy).remote(str(tmp_path), index) for index, strategy in enumerate(strategies)
     ]
     for index in (0, 1):
-        wait_for(tmp_path / f"began-{index}")
+        wait_until((tmp_path / f"began-{index}").exists, LONG_S)
     ray.get(urgent.remote(), timeout=LONG_S)
     assert ray.get(victims, timeout=LONG_S) == ["again", "again"]
-    assert all("`urgent`" in wait_for(tmp_path / f"told-{index}") for index in (0, 1))
+    assert all("`urgent`" in written(tmp_path / f"told-{index}", LONG_S) for index in (0, 1))
 
 
 @pytest.mark.usefixtures("_cluster")
@@ -199,9 +194,9 @@ def test_what_is_needed_no_more_goes_on(tmp_path: Path) -> None:
         return "went on" if context.preemption() is None else "it was not spared"
 
     victim = goes_on.remote(str(tmp_path))
-    wait_for(tmp_path / "began")
+    wait_until((tmp_path / "began").exists, LONG_S)
     waits = urgent.remote()
-    wait_for(tmp_path / "told")
+    wait_until((tmp_path / "told").exists, LONG_S)
     ray.cancel(waits)
     assert ray.get(victim, timeout=LONG_S) == "went on"
 
