@@ -34,6 +34,15 @@ pub enum ActorPhase {
     Dead,
 }
 
+/// An actor is made anew (ACTORS-4).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Restart {
+    /// When its callers hear of that, or hear of it again.
+    pub(crate) told_at: Instant,
+    /// Nothing failed: its machine was emptied, or it ended for others' sake.
+    pub(crate) is_move: bool,
+}
+
 #[derive(Debug)]
 pub(crate) struct Actor {
     pub(crate) stream: Stream,
@@ -56,11 +65,8 @@ pub(crate) struct Actor {
     pub(crate) killed: bool,
     /// This process asked for the end of its process: nothing more is sent to that one.
     pub(crate) paused: bool,
-    /// When calls that may not be retried fail, since the actor is made anew for so long (ACTORS-4).
-    pub(crate) unavailable_at: Option<Instant>,
-    /// It is made anew since its machine was emptied, or for others' sake: calls that may be repeated wait for it without
-    /// spending retries (ACTORS-4).
-    pub(crate) is_moved: bool,
+    /// Where its process died, and the next one is not there yet.
+    pub(crate) restart: Option<Restart>,
     /// What its constructor's arguments refer to, kept until it is dead.
     pub(crate) arguments: Vec<ObjectId>,
     /// What the daemon was told to make it, until it has a process.
@@ -75,7 +81,7 @@ impl Actor {
     fn phase(&self) -> Option<ActorPhase> {
         match self.stream {
             Stream::Dead(_) => Some(ActorPhase::Dead),
-            _ if self.unavailable_at.is_some() => Some(ActorPhase::Restarting),
+            _ if self.restart.is_some() => Some(ActorPhase::Restarting),
             Stream::Open(..) => Some(ActorPhase::Alive),
             // A stream that broke says nothing of the process.
             _ if self.process.is_some() => Some(ActorPhase::Alive),
@@ -128,8 +134,7 @@ impl Actors {
             is_anchored: false,
             killed: false,
             paused: false,
-            unavailable_at: None,
-            is_moved: false,
+            restart: None,
             arguments: Vec::new(),
             creates: Vec::new(),
         })
@@ -146,11 +151,11 @@ impl Actors {
     }
 
     /// Callers of the actor hear then that it is made anew, or not at all.
-    pub(crate) fn set_unavailable(&mut self, id: ActorId, at: Option<Instant>) {
-        if let Some(last) = std::mem::replace(&mut self.get(id).unavailable_at, at) {
-            self.restarting.remove(&(last, id));
+    pub(crate) fn set_restart(&mut self, id: ActorId, restart: Option<Restart>) {
+        if let Some(last) = std::mem::replace(&mut self.get(id).restart, restart) {
+            self.restarting.remove(&(last.told_at, id));
         }
-        self.restarting.extend(at.map(|at| (at, id)));
+        self.restarting.extend(restart.map(|restart| (restart.told_at, id)));
     }
 
     /// An actor of this process's own, which will be connected without asking.
@@ -224,7 +229,7 @@ impl Actors {
         self.restarting.clear();
         for actor in self.known.values_mut() {
             actor.stream = Stream::Dead(failure.clone());
-            actor.unavailable_at = None;
+            actor.restart = None;
             actor.queue.clear();
             actor.unready.clear();
             actor.under_way = 0;

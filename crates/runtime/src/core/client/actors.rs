@@ -9,7 +9,7 @@
 //! - ACTORS-4: a call to an actor that is made anew waits for so long at most; then it fails, or uses a retry up and waits
 //!   again. Where the actor is made anew since its machine was emptied, waiting uses no retry up.
 
-use crate::core::actors::{PATIENCE, Stream};
+use crate::core::actors::{PATIENCE, Restart, Stream};
 use crate::core::calls::{Target, Task};
 use crate::core::client::Client;
 use crate::core::io::{DAEMON, Io, Role, Token};
@@ -146,11 +146,10 @@ impl<I: Io> Client<I> {
         let worker = placed.worker;
         let actor = self.actors.get(id);
         actor.stream = Stream::Open(token, worker);
-        self.actors.set_unavailable(id, None);
+        self.actors.set_restart(id, None);
         let actor = self.actors.get(id);
         actor.process = Some(worker);
         actor.paused = false;
-        actor.is_moved = false;
         actor.creates.clear();
         if actor.under_way > 0 {
             let text = "the stream to its process broke, and there is a new one.".to_owned();
@@ -182,10 +181,10 @@ impl<I: Io> Client<I> {
         let actor = self.actors.get(id);
         actor.stream = Stream::Awaited;
         actor.paused = false;
-        actor.is_moved = said.was_drained;
         // One that waits for the arguments of its first constructor was never there.
-        if said.failure.is_some() && actor.unavailable_at.is_none() {
-            self.actors.set_unavailable(id, Some(self.now + PATIENCE));
+        if said.failure.is_some() {
+            let told_at = actor.restart.map_or(self.now + PATIENCE, |restart| restart.told_at);
+            self.actors.set_restart(id, Some(Restart { told_at, is_move: said.was_drained }));
             self.signals.timer_moved = true;
         }
         let failure = said.failure.unwrap_or_default();
@@ -216,12 +215,12 @@ impl<I: Io> Client<I> {
     /// ACTORS-4.
     pub(crate) fn tell_of_restarts(&mut self, now: Instant) {
         while let Some(id) = self.actors.next_restarting(now) {
-            self.actors.set_unavailable(id, Some(now + PATIENCE));
             let actor = self.actors.get(id);
-            let is_moved = actor.is_moved;
+            let is_move = actor.restart.is_some_and(|restart| restart.is_move);
             let waiting: Vec<TaskId> = actor.queue.iter().chain(&actor.unready).copied().collect();
-            let lost = waiting.into_iter().filter(|call| !self.goes_on_waiting(*call, is_moved));
+            let lost = waiting.into_iter().filter(|call| !self.goes_on_waiting(*call, is_move));
             let lost: Vec<TaskId> = lost.collect();
+            self.actors.set_restart(id, Some(Restart { told_at: now + PATIENCE, is_move }));
             let actor = self.actors.get(id);
             actor.queue.retain(|call| !lost.contains(call));
             actor.unready.retain(|call| !lost.contains(call));
@@ -233,10 +232,10 @@ impl<I: Io> Client<I> {
     }
 
     /// Whether a call waits on for an actor that is made anew: one that may be repeated does. That uses a retry up, except
-    /// where the actor `is_moved` and nobody failed.
-    fn goes_on_waiting(&mut self, call: TaskId, is_moved: bool) -> bool {
+    /// where that `is_move` and nothing failed.
+    fn goes_on_waiting(&mut self, call: TaskId, is_move: bool) -> bool {
         let may_repeat = self.calls.tasks.get(&call).is_some_and(Task::may_repeat);
-        (is_moved && may_repeat) || self.spend_retry(call)
+        (is_move && may_repeat) || self.spend_retry(call)
     }
 
     /// The actor's process is dead: what it had said is read, and the stream to it closed. Returns that process.
@@ -256,7 +255,7 @@ impl<I: Io> Client<I> {
         let id = died.actor;
         let failure = died.failure.unwrap_or_else(|| FailureCode::ActorDied.because("the actor is dead"));
         let process = self.close_stream_to(id);
-        self.actors.set_unavailable(id, None);
+        self.actors.set_restart(id, None);
         self.forget_creation(id);
         let actor = self.actors.get(id);
         actor.stream = Stream::Dead(failure.clone());
@@ -281,7 +280,7 @@ impl<I: Io> Client<I> {
     /// An actor that was not made after all: its name was taken.
     pub fn unmake_actor(&mut self, id: ActorId) {
         self.forget_creation(id);
-        self.actors.set_unavailable(id, None);
+        self.actors.set_restart(id, None);
         if let Some(actor) = self.actors.known.remove(&id) {
             if actor.is_anchored {
                 self.release(id.anchor());
