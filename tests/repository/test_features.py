@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 #: What cargo is asked for apart from the tests of the whole workspace.
-PROGRAMS = ["cli", "dashboard", "storage", "python", "operator", "fuzz", "sim", "scale"]
+PROGRAMS = ["cli", "dashboard", "storage", "python", "operator", "fuzz", "sim", "scale", "nvml-fixture"]
 #: Features of each dependency, by its name with version.
 Features = dict[str, set[str]]
 
@@ -41,11 +41,19 @@ def whole() -> Features:
     return features(["--workspace"], "normal,build,dev")
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_a_program_is_built_of_what_the_tests_are_built_of(program: str, whole: Features) -> None:
-    found = differing(features(["-p", f"oxiray-{program}"], "normal,build"), whole)
+def agrees(selection: list[str], edges: str, whole: Features) -> None:
+    found = differing(features(selection, edges), whole)
     advice = "add the missing features to crates/workspace-hack/Cargo.toml"
     assert not found, "\n".join([*found, advice])
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_program_is_built_of_what_the_tests_are_built_of(program: str, whole: Features) -> None:
+    agrees(["-p", f"oxiray-{program}"], "normal,build", whole)
+
+
+def test_the_examples_are_built_of_what_the_tests_are_built_of(whole: Features) -> None:
+    agrees(["-p", "oxiray"], "normal,build,dev", whole)
 
 
 def test_a_difference_is_found() -> None:
