@@ -20,7 +20,7 @@ STEPS = 6
 def _two_gpus(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ray.shutdown()
     monkeypatch.setenv("OXIRAY_PREEMPTION", "on")
-    monkeypatch.setenv("OXIRAY_PREEMPTION_GRACE_S", "3")
+    monkeypatch.setenv("OXIRAY_PREEMPTION_GRACE_S", "8")
     ray.init(num_cpus=8, num_gpus=2)
     yield
     ray.shutdown()
@@ -47,9 +47,11 @@ def test_a_run_makes_room_for_what_is_more_urgent_and_goes_on_from_its_checkpoin
                 # Half of the run is left when it is told.
                 (tmp_path / "half").touch()
                 deadline = time.monotonic() + 60
-                while (info := train.get_preemption_info()) is None and time.monotonic() < deadline:
+                # A rank that is told later than another is missing from the first answer.
+                while (info := train.get_preemption_info()) is None or info.preempted_ranks != [0, 1]:
+                    assert time.monotonic() < deadline, info
                     time.sleep(0.02)
-                assert info is not None and info.preempted_ranks == [0, 1] and info.deadline_ms > time.time() * 1000
+                assert info.deadline_ms > time.time() * 1000
                 train.report({"step": step}, checkpoint=Checkpoint.from_directory(own))
                 threading.Event().wait()
             train.report({"step": step}, checkpoint=Checkpoint.from_directory(own))
@@ -58,7 +60,7 @@ def test_a_run_makes_room_for_what_is_more_urgent_and_goes_on_from_its_checkpoin
     served: list[float] = []
 
     def ask() -> None:
-        wait_until((tmp_path / "half").exists)
+        wait_until((tmp_path / "half").exists, timeout=120)
         served.append(ray.get(urgent.remote(), timeout=120))
 
     asks = threading.Thread(target=ask, daemon=True)

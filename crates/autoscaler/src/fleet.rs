@@ -146,6 +146,8 @@ pub struct Fleet {
     /// What makes the names of requests differ from those of another autoscaler of this cluster.
     salt: String,
     events: Vec<String>,
+    /// When the last round was.
+    looked: Duration,
     plan: Plan,
 }
 
@@ -158,6 +160,7 @@ impl Fleet {
     /// Looks at what is known, plans, and says what is to be done (FLEET-2).
     pub fn round(&mut self, now: Duration, seen: &RoundView<'_>) -> Result<Vec<Act>, RecordError> {
         let mut acts = Vec::new();
+        self.looked = now;
         self.compare(now, seen);
         self.hear_failures(now, seen.failed);
         self.watch_nodes(now, &seen.told.machines);
@@ -210,8 +213,8 @@ impl Fleet {
         }
     }
 
-    /// When the next round is due, whatever happens.
-    pub fn next_alarm(&self, now: Duration, groups: &[GroupEntry]) -> Option<Duration> {
+    /// When the next round is due, whatever happens: perhaps already, where time went by since the last one.
+    pub fn next_alarm(&self, groups: &[GroupEntry]) -> Option<Duration> {
         let slots = self.slots.values().filter_map(|slot| {
             if slot.state == State::Joined || slot.queued.is_some() {
                 let group = groups.iter().find(|entry| entry.name == slot.group)?;
@@ -220,8 +223,8 @@ impl Fleet {
             Some(slot.since + self.limit_of(slot)?)
         });
         let due = slots.chain(self.set_aside.values().map(|one| one.until));
-        // What was due and is kept waits for something else to happen.
-        due.filter(|due| *due > now).min()
+        // What the last round found due and kept waits for something else to happen.
+        due.filter(|due| *due > self.looked).min()
     }
 
     /// Whether the provider is to be asked soon: something is on its way.

@@ -150,10 +150,12 @@ impl Work<'_> {
         if self.visitor.is_none() {
             return Some(AWAY_PERIOD);
         }
-        let now = self.now();
-        let alarm = self.fleet.next_alarm(now, &self.groups).map(|due| due.saturating_sub(now));
-        let moving = (self.fleet.is_moving() || !self.trouble.is_empty()).then_some(MOVING_PERIOD);
-        alarm.into_iter().chain(moving).min()
+        if !self.trouble.is_empty() {
+            return Some(MOVING_PERIOD);
+        }
+        let alarm = self.told.as_ref().and_then(|_| self.fleet.next_alarm(&self.groups));
+        let left = alarm.map(|due| due.saturating_sub(self.now()));
+        left.into_iter().chain(self.fleet.is_moving().then_some(MOVING_PERIOD)).min()
     }
 
     fn hear(&mut self) -> Result<(), RunError> {

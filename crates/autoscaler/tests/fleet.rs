@@ -203,6 +203,20 @@ fn what_is_idle_for_long_enough_is_emptied_then_taken_away() {
 }
 
 #[test]
+fn an_alarm_that_passes_between_a_look_and_the_wait_for_it_still_rings() {
+    let mut world = World::with_one(1);
+    let due = world.now + SECOND * 60;
+    assert_eq!(world.after(Duration::from_millis(59_999)), []);
+    // However late it is by now: nobody has looked since.
+    assert_eq!(world.fleet.next_alarm(&world.groups), Some(due));
+    assert_eq!(world.after(Duration::from_millis(1)), [drain("g-1-0")]);
+    world.told.machines[0].uses += 1;
+    world.fleet.drain_refused(world.now, "g-1-0", "it is not idle");
+    assert_eq!(world.after(Duration::ZERO), []);
+    assert_eq!(world.fleet.next_alarm(&world.groups), Some(world.now + SECOND * 60), "what was handled rings no more");
+}
+
+#[test]
 fn use_between_two_looks_begins_the_idle_time_anew() {
     let mut world = World::with_one(1);
     world.after(SECOND * 59);
@@ -247,7 +261,7 @@ fn a_standing_request_keeps_what_it_needs_and_lets_it_go() {
     world.list("g-2", "g", 1, None);
     world.join("g-2-0");
     assert_eq!(world.after(SECOND * 1000), []);
-    assert_eq!(world.fleet.next_alarm(world.now, &world.groups), Some(world.now + SECOND * 60), "of the new one");
+    assert_eq!(world.fleet.next_alarm(&world.groups), Some(world.now + SECOND * 60), "of the new one");
     world.told.standing.clear();
     assert_eq!(world.after(SECOND * 60).len(), 2, "both are emptied");
 }
@@ -348,7 +362,7 @@ fn what_is_queued_waits_for_its_turn_and_then_has_its_time_to_join() {
     world.instances[0].state = InstanceState::Running;
     assert_eq!(world.after(SECOND), []);
     assert_eq!(world.fleet.counts("g"), counted("launched", 1));
-    assert_eq!(world.fleet.next_alarm(world.now, &world.groups), Some(world.now + Limits::default().join));
+    assert_eq!(world.fleet.next_alarm(&world.groups), Some(world.now + Limits::default().join));
     assert!(is_terminated(&world.after(Limits::default().join), "g-1"));
 }
 
@@ -357,7 +371,7 @@ fn what_is_queued_goes_when_nobody_has_waited_for_it_for_long() {
     let mut world = queued();
     world.wait_for(0);
     world.after(SECOND);
-    assert_eq!(world.fleet.next_alarm(world.now, &world.groups), Some(world.now + SECOND * 60));
+    assert_eq!(world.fleet.next_alarm(&world.groups), Some(world.now + SECOND * 60));
     world.after(SECOND * 59);
     world.wait_for(1);
     assert_eq!(world.after(SECOND), [], "it is wanted again, FLEET-5");

@@ -329,7 +329,8 @@ def get_preemption_info() -> Any:
     """Which machines of the run are being drained, or on which its workers are to end early for what is more urgent, and when
     the first of them ends; None while none is.
 
-    All ranks have to call it, and get the same answer.
+    All ranks have to call it, and get the same answer. It names the ranks that were told by then: of workers that are to end
+    early together, one may be told some milliseconds before another, and a later call names both.
     """
     session = current("get_preemption_info")
     told = (_core.draining(), _core.preempted()) if session.exchange is not None else ()
