@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import ray
@@ -14,6 +15,16 @@ from ray.exceptions import ActorDiedError, ActorUnavailableError, RayActorError
 from watching import alive, wait_until
 
 pytestmark = pytest.mark.usefixtures("cluster")
+
+
+def there_again(actor: Any, method: str, *arguments: object) -> Any:
+    """What a call returns once the actor is there again; a busy machine may take longer for that than a call waits."""
+    while True:
+        try:
+            return ray.get(getattr(actor, method).remote(*arguments), timeout=60)
+        except ActorUnavailableError as error:
+            if "not there again" not in str(error):
+                raise
 
 
 class Plain:
@@ -114,7 +125,7 @@ def test_a_restart_runs_the_constructor_again_with_its_arguments(tmp_path) -> No
         with pytest.raises(ActorUnavailableError, match="may or may not") as caught:
             ray.get(actor.die.remote(), timeout=20)
         assert caught.value.actor_id == actor._actor_id.hex()
-        assert ray.get(actor.count.remote(), timeout=20) == 1, "the state went with the process"
+        assert there_again(actor, "count") == 1, "the state went with the process"
         assert ray.get(actor.seen.remote()) == (large, True)
         assert ray.get(actor.pid.remote()) != pid
         assert lines(tmp_path / "log") == ["init"] * (restarts + 1)
@@ -131,14 +142,14 @@ def test_calls_made_while_an_actor_restarts_wait_for_it(tmp_path) -> None:
     answers = []
     for number in range(20):
         try:
-            answers.append(ray.get(actor.step.remote(number), timeout=20))
+            answers.append(there_again(actor, "step", number))
         except ActorUnavailableError:
             answers.append(None)
     assert answers[1:] == list(range(1, 20)), "only a call that was under way may be lost"
 
 
 def test_calls_with_retries_are_sent_again_in_order(tmp_path) -> None:
-    actor = Actor.options(max_restarts=1, max_task_retries=1).remote(tmp_path / "log")
+    actor = Actor.options(max_restarts=1, max_task_retries=-1).remote(tmp_path / "log")
     ray.get(actor.count.remote())
     calls = [actor.step.remote(0), actor.die_once.remote(tmp_path / "marker", 1)]
     calls += [actor.step.remote(number) for number in range(2, 40)]
@@ -152,7 +163,7 @@ def test_retries_are_counted(tmp_path) -> None:
     with pytest.raises(ActorUnavailableError):
         ray.get(actor.die.remote(), timeout=30)
     assert lines(tmp_path / "log") == ["init"] * 3
-    assert ray.get(actor.count.remote(), timeout=20) == 1
+    assert there_again(actor, "count") == 1
     assert lines(tmp_path / "log") == ["init"] * 4
 
 
@@ -193,7 +204,7 @@ def test_sys_exit_is_a_crash(tmp_path) -> None:
     actor = Actor.options(max_restarts=1).remote(tmp_path / "log")
     with pytest.raises(ActorUnavailableError, match="sys.exit"):
         ray.get(actor.quit.remote(), timeout=20)
-    assert ray.get(actor.count.remote(), timeout=20) == 1
+    assert there_again(actor, "count") == 1
     with pytest.raises(ActorDiedError, match="sys.exit"):
         ray.get(actor.quit.remote(), timeout=20)
 
@@ -206,7 +217,7 @@ def test_kill_may_leave_the_restarts(tmp_path) -> None:
     ray.kill(actor, no_restart=False)
     with pytest.raises(ActorUnavailableError, match="no_restart=False"):
         ray.get(waiting, timeout=20)
-    assert ray.get(actor.pid.remote(), timeout=20) != pid
+    assert there_again(actor, "pid") != pid
     assert not alive(pid), "one process at a time"
     ray.kill(actor, no_restart=False)
     with pytest.raises(ActorDiedError, match="ray.kill"):
@@ -216,7 +227,7 @@ def test_kill_may_leave_the_restarts(tmp_path) -> None:
 def test_a_call_after_kill_goes_to_the_next_process(tmp_path) -> None:
     actor = Actor.options(max_restarts=-1).remote(tmp_path / "log")
     for _ in range(5):
-        assert ray.get(actor.count.remote(), timeout=20) == 1
+        assert there_again(actor, "count") == 1
         ray.kill(actor, no_restart=False)
 
 
@@ -226,7 +237,7 @@ def test_a_restart_takes_its_resources_anew(tmp_path) -> None:
     assert ray.available_resources().get("token", 0) == 0
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: lines(tmp_path / "log") == ["init"] * 2)
-    assert ray.get(holder.count.remote(), timeout=20) == 1
+    assert there_again(holder, "count") == 1
     assert ray.available_resources().get("token", 0) == 0
     ray.kill(holder)
     wait_until(lambda: ray.available_resources().get("token") == 2)

@@ -51,6 +51,7 @@ def test_machines_come_for_memory_of_a_gpu_that_they_have(cluster: AutoscalingCl
 
 
 def test_machines_come_for_tasks_and_go(cluster: AutoscalingCluster) -> None:
+    wait_until(lambda: total("CPU") == 0)
     @ray.remote(num_cpus=1)
     def work() -> str:
         return str(ray.get_runtime_context().get_node_id())

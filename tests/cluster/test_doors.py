@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import re
@@ -32,12 +33,22 @@ def cluster() -> Iterator[Cluster]:
     cluster.shutdown()
 
 
+def read(path: Path) -> bytes:
+    """A file, or nothing where it went with its process meanwhile."""
+    with contextlib.suppress(OSError):
+        return path.read_bytes()
+    return b""
+
+
 def descendants(pid: int) -> set[int]:
     """The process and all that descend from it."""
     found = {pid}
-    for thread in Path(f"/proc/{pid}/task").iterdir():
-        for child in (thread / "children").read_text().split():
-            found |= descendants(int(child))
+    # Processes and their threads end meanwhile.
+    with contextlib.suppress(OSError):
+        for thread in list(Path(f"/proc/{pid}/task").iterdir()):
+            with contextlib.suppress(OSError):
+                for child in (thread / "children").read_text().split():
+                    found |= descendants(int(child))
     return found
 
 
@@ -45,13 +56,12 @@ def listening(pids: set[int]) -> list[tuple[int, str, int]]:
     """Process, address and port of every TCP and UDP socket that these processes listen at."""
     inodes = {}
     for pid in pids:
-        for entry in Path(f"/proc/{pid}/fd").iterdir():
-            try:
-                name = os.readlink(entry)
-            except OSError:
-                continue
-            if name.startswith("socket:["):
-                inodes[name[8:-1]] = pid
+        with contextlib.suppress(OSError):
+            for entry in list(Path(f"/proc/{pid}/fd").iterdir()):
+                with contextlib.suppress(OSError):
+                    name = os.readlink(entry)
+                    if name.startswith("socket:["):
+                        inodes[name[8:-1]] = pid
     found = []
     for kind, listens in (("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")):
         for line in Path(f"/proc/net/{kind}").read_text().splitlines()[1:]:
@@ -176,7 +186,7 @@ def test_secrets_stand_in_their_files_only(cluster: Cluster) -> None:
     for node in cluster.list_all_nodes():
         for path in Path(node.session_dir).rglob("*"):
             if path.is_file() and path != token_file:
-                assert secret.encode() not in path.read_bytes(), path
+                assert secret.encode() not in read(path), path
         for pid in descendants(node.pid):
             for what in ("cmdline", "environ"):
-                assert secret.encode() not in Path(f"/proc/{pid}/{what}").read_bytes(), (pid, what)
+                assert secret.encode() not in read(Path(f"/proc/{pid}/{what}")), (pid, what)

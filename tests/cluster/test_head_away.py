@@ -31,8 +31,8 @@ from watching import alive, wait_until
 class Away:
     """A head with two members, and this program as its driver."""
 
-    def __init__(self, folder: str, over_network: bool) -> None:
-        self.over_network, self.port = over_network, free_port()
+    def __init__(self, folder: str, over_network: bool, lease_s: int) -> None:
+        self.over_network, self.port, self.lease_s = over_network, free_port(), lease_s
         self.home = Path(folder) / f"oxiray-{os.geteuid()}"
         self.address = f"127.0.0.1:{self.port}"
         self.start_head()
@@ -47,7 +47,7 @@ class Away:
         return ended.stdout
 
     def start_head(self) -> None:
-        self.oxiray("start", "--head", f"--port={self.port}", "--num-cpus=1", "--node-lease=4")
+        self.oxiray("start", "--head", f"--port={self.port}", "--num-cpus=1", f"--node-lease={self.lease_s}")
 
     def start_member(self, number: int) -> None:
         door, told = [f"--address={self.address}"], None
@@ -92,11 +92,17 @@ class Away:
 
 
 @pytest.fixture
-def away(monkeypatch: pytest.MonkeyPatch, over_network: bool) -> Iterator[Away]:
+def lease_s() -> int:
+    """Longer than a busy machine takes to start the head again."""
+    return 15
+
+
+@pytest.fixture
+def away(monkeypatch: pytest.MonkeyPatch, over_network: bool, lease_s: int) -> Iterator[Away]:
     folder = tempfile.mkdtemp(prefix="oxi-")
     monkeypatch.setenv("OXIRAY_TMPDIR", folder)
     ray.shutdown()
-    away = Away(folder, over_network)
+    away = Away(folder, over_network, lease_s)
     yield away
     ray.shutdown()
     subprocess.run([str(native_binary()), "stop"], check=False, capture_output=True)
@@ -253,7 +259,7 @@ def test_room_that_the_last_head_lent_is_not_used(away: Away) -> None:
 
 def test_a_node_that_ended_meanwhile_is_given_up(away: Away) -> None:
     lost = Counter.options(max_restarts=0, **on_member(1)).remote()
-    restarted = Counter.options(max_restarts=1, resources={"member1": 1}).remote()
+    restarted = Counter.options(max_restarts=1, max_task_retries=-1, resources={"member1": 1}).remote()
     stays = Counter.options(**on_member(2)).remote()
     pids = ray.get([lost.pid.remote(), restarted.pid.remote(), stays.pid.remote()])
     away.kill_head()
@@ -269,12 +275,13 @@ def test_a_node_that_ended_meanwhile_is_given_up(away: Away) -> None:
     assert ray.get(again, timeout=60) not in pids
 
 
+@pytest.mark.parametrize("lease_s", [4])
 def test_a_node_whose_lease_ran_out_comes_back_as_another(away: Away) -> None:
     if not away.over_network:
         pytest.skip("a node on the head's machine has no lease: it ends when the head stays away")
     before = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
     lost = Counter.options(max_restarts=0, **on_member(1)).remote()
-    restarted = Counter.options(max_restarts=1, **on_member(2)).remote()
+    restarted = Counter.options(max_restarts=1, max_task_retries=-1, **on_member(2)).remote()
     pids = ray.get([lost.pid.remote(), restarted.pid.remote()])
     away.kill_head()
     wait_until(lambda: not any(map(alive, pids)))

@@ -68,7 +68,7 @@ def start() -> Iterator[Callable[..., Any]]:
 def eventually() -> Callable[..., Any]:
     """Waits until a condition holds and returns what it gave; fails after `within_s` seconds."""
 
-    def wait(condition: Callable[[], Any], within_s: float = 20) -> Any:
+    def wait(condition: Callable[[], Any], within_s: float = 60) -> Any:
         deadline = time.monotonic() + within_s
         while not (given := condition()):
             assert time.monotonic() < deadline, f"the condition did not hold within {within_s} s; the last value is {given!r}"

@@ -203,7 +203,7 @@ def test_a_group_that_is_removed_ends_what_runs_in_it() -> None:
     ray.get(held.group.remote())
     remove_placement_group(group)
     with pytest.raises(RayActorError):
-        for _ in range(100):
+        for _ in range(1000):
             ray.get(held.group.remote(), timeout=30)
             time.sleep(0.05)
 

@@ -318,7 +318,7 @@ def test_a_task_that_has_not_begun_can_be_cancelled() -> None:
     def hold(seconds: float) -> None:
         time.sleep(seconds)
 
-    first = hold.remote(3)
+    first = hold.remote(600)
     second = hold.remote(0)
     ray.cancel(second)
     with pytest.raises(ray.exceptions.TaskCancelledError):

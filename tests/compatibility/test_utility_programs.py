@@ -46,10 +46,12 @@ def test_a_pool_of_actors_maps_more_than_it_has_actors() -> None:
 
 
 def test_a_pool_gives_results_as_they_come() -> None:
-    pool = ActorPool([Worker.remote() for _ in range(2)])
-    for value in (1.0, 0.0):
+    workers = [Worker.remote() for _ in range(2)]
+    ray.get([worker.double.remote(1) for worker in workers])
+    pool = ActorPool(workers)
+    for value in (5.0, 0.0):
         pool.submit(lambda actor, value: actor.slow.remote(value), value)
-    assert [pool.get_next_unordered(), pool.get_next_unordered()] == [0.0, 1.0]
+    assert [pool.get_next_unordered(), pool.get_next_unordered()] == [0.0, 5.0]
 
 
 def test_a_pool_that_has_nothing_stops() -> None:
@@ -180,7 +182,7 @@ def test_a_pool_calls_back_with_the_error(pool: Pool, eventually: Callable[..., 
 
 
 def test_a_pool_result_times_out(pool: Pool) -> None:
-    result = pool.apply_async(time.sleep, (1.5,))
+    result = pool.apply_async(time.sleep, (6,))
     with pytest.raises(TimeoutError):
         result.get(timeout=0.05)
     assert not result.ready()

@@ -212,7 +212,7 @@ def test_a_right_token_is_served_while_a_thousand_wrong_ones_are_tried(dashboard
         for guesser in guessers:
             guesser.join()
     # Half of them within a moment: the machine may have much else to do.
-    assert sorted(times)[len(times) // 2] < 0.25, times
+    assert sorted(times)[len(times) // 2] < 1.0, times
 
 
 def test_who_only_reads_changes_nothing(dashboard: Dashboard) -> None:

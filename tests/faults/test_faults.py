@@ -233,10 +233,10 @@ def test_a_driver_with_tasks_under_way_ends_at_once(driver, ending) -> None:
         ray.wait(references, timeout=0.3)
         began = time.monotonic()
         {ending}
-        print("ended", time.monotonic() - began < 5)
+        print("ended", time.monotonic() - began < 30)
         """
     )
-    assert "ended True" in program.finish(30)
+    assert "ended True" in program.finish(60)
     program.nothing_is_left()
 
 
@@ -262,8 +262,8 @@ def test_an_interrupt_ends_a_wait(driver) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         ray.init(num_cpus=1)
         reference = ray.remote(lambda: time.sleep(1000)).remote()
-        print("waiting", flush=True)
         try:
+            print("waiting", flush=True)
             ray.get(reference)
         except KeyboardInterrupt:
             print("interrupted")
@@ -314,7 +314,7 @@ def test_a_wait_for_resources_is_explained_once(driver) -> None:
             return 2
 
         reference = waits.remote()
-        ray.wait([reference], timeout=11.5)
+        ray.wait([reference], timeout=20)
         ray.kill(holder)
         print("then", ray.get(reference, timeout=20))
         """

@@ -303,8 +303,8 @@ def test_an_event_loop_hears_of_a_death(tmp_path: Path) -> None:
 def test_cancel_stops_a_generator_and_keeps_what_was_yielded(journal: Any) -> None:
     @ray.remote
     def stuck(path: str) -> Iterator[int]:
-        yield 1
         try:
+            yield 1
             while True:
                 pass
         finally:

@@ -101,7 +101,7 @@ def clean_environment(folder: Path, extra: dict[str, str]) -> dict[str, str]:
     return kept | {name: str(ROOT / value) if value.startswith("tests/") else value for name, value in extra.items()}
 
 
-def run(program: Program, deadline_s: float = 60, python: str = sys.executable) -> Outcome:
+def run(program: Program, deadline_s: float = 100, python: str = sys.executable) -> Outcome:
     """Run a program in a session of its own."""
     # Not under the test's own folder: a unix socket's path has room for 107 characters.
     folder = Path(tempfile.mkdtemp(prefix="oxi-"))
@@ -111,7 +111,7 @@ def run(program: Program, deadline_s: float = 60, python: str = sys.executable) 
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def execute(command: Sequence[str | Path], environment: dict[str, str], deadline_s: float = 60) -> Outcome:
+def execute(command: Sequence[str | Path], environment: dict[str, str], deadline_s: float = 100) -> Outcome:
     """Run a command to its end, or end it at the deadline.
 
     Its output goes to files: through a pipe, a process that it left behind would be waited for as well.

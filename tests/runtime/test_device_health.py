@@ -118,7 +118,7 @@ def test_who_has_a_device_that_is_gone_is_ended_and_runs_again_elsewhere(gpus: G
     wait_until(lambda: "out of service: Xid 79" in device(first))
     # Its one retry is still there after its device failed.
     gpus.report(second, 79)
-    wait_until(lambda: other.read_text().split()[0] not in ("", str(pid)) if other.read_text() else False)
+    wait_until(lambda: other.read_text().split()[:1] not in ([], [str(pid)]))
     moved, third = map(int, other.read_text().split())
     assert third not in (first, second)
     os.kill(moved, signal.SIGKILL)

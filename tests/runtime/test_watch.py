@@ -20,8 +20,6 @@ from ray.cluster_utils import Cluster
 from watching import wait_until
 
 HOSTS = Path(__file__).resolve().parent.parent / "fixtures" / "hosts"
-#: How long the daemon may take to tell of what is open, in seconds: it looks once a second, and the machine may be busy.
-TOLD_WITHIN = 5.0
 
 
 def opening(path: str, until: str, *, in_child: bool = False) -> int:
@@ -97,7 +95,7 @@ def test_what_is_open_without_a_grant_is_told_and_withdrawn(watched, tmp_path: P
         return "GPU 1 open" in "".join(said)
 
     wait_until((tmp_path / "done.zero").exists)
-    wait_until(is_told, TOLD_WITHIN)
+    wait_until(is_told)
     text = "".join(said)
     assert "greedy" in text and "granted GPU 0) has GPU 1 open (/dev/zero)" in text, text
     (violation,) = watched()

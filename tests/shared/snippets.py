@@ -21,7 +21,7 @@ OF_WORKER = re.compile(r"^\([^\n]* pid=[^\n)]*\) ")
 #: Printed after each block: the letter that separates records.
 END_OF_BLOCK = "\x1e"
 #: How long a page's program may take.
-TIMEOUT_S = 60
+TIMEOUT_S = 100
 
 
 @dataclass(frozen=True)

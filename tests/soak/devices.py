@@ -47,7 +47,7 @@ ILL = (2, 5, 7)
 #: Which device's node is which device of this machine: those of `/dev/full` and `/dev/zero`.
 NODES = {0: ("1:7", "/dev/full"), 1: ("1:5", "/dev/zero")}
 #: A task that was granted its device before that fell ill has begun by then.
-BEGINS_WITHIN_S = 3.0
+BEGINS_WITHIN_S = 6.0
 #: Trespassers and those that take too much wait so long to be ended.
 ENDED_WITHIN_S = 90.0
 
@@ -297,7 +297,7 @@ def soak(tasks: int, seed: int) -> dict[str, object]:
         free = shares.free_devices(60)
         still_out = out_of_service(address)
         ray.shutdown()
-        left = shares.processes_left(10)
+        left = shares.processes_left(60)
         attempts = [found for path in logs.iterdir() if (found := read_log(path)) is not None]
         highest = shares.highest_per_device([one for attempt in attempts for one in attempt.held])
         return {

@@ -195,9 +195,9 @@ def soak(tasks: int, seed: int) -> dict[str, object]:
         ray.init(num_cpus=4, num_gpus=DEVICES, log_to_driver=False)
         kills, ends = run_tasks(tasks, logs, seed)
         seconds = time.monotonic() - began
-        free = free_devices(10)
+        free = free_devices(60)
         ray.shutdown()
-        left = processes_left(10)
+        left = processes_left(60)
         held = [one for path in logs.iterdir() for one in read_log(path)]
         highest = highest_per_device(held)
         return {

@@ -110,7 +110,7 @@ def test_processor_time_is_that_of_who_computes(address: str, busy: Any) -> None
     found = weights(told)
     total = sum(stack["weight"] for stack in told["stacks"])
     # Microseconds: of one second, on a machine that other tests share.
-    assert 100_000 < total < 1_500_000, told
+    assert 20_000 < total < 5_000_000, told
     assert found["Busy.computes"] > 0.8 * total and found["Busy.inner"] > 0.7 * total, found
     assert found.get("Busy.waits", 0) < 0.1 * total, found
     assert {stack["name"] for stack in told["stacks"]} >= {"computes"}
@@ -120,14 +120,14 @@ def test_processor_time_is_that_of_who_computes(address: str, busy: Any) -> None
 def test_wall_clock_time_is_that_of_who_waits_too(address: str, busy: Any) -> None:
     ray.get(busy.begin.remote("computes", "waits"))
     found = weights(profile(address, busy._actor_id.hex(), "--wall", "--rate=50"))
-    assert 700_000 < found["Busy.waits"] < 1_500_000 and 700_000 < found["Busy.computes"] < 1_500_000, found
+    assert all(700_000 < found[name] < 5_000_000 for name in ("Busy.waits", "Busy.computes")), found
 
 
 def test_native_code_without_the_interpreter_counts_for_who_called_it(address: str, busy: Any) -> None:
     ray.get(busy.begin.remote("compresses"))
     told = profile(address, busy._actor_id.hex())
     total = sum(stack["weight"] for stack in told["stacks"])
-    assert total > 100_000 and weights(told)["Busy.compresses"] > 0.9 * total, told
+    assert total > 20_000 and weights(told)["Busy.compresses"] > 0.9 * total, told
 
 
 def test_memory_is_that_which_is_still_there(address: str, busy: Any) -> None:

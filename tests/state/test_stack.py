@@ -113,7 +113,7 @@ def test_native_code_that_holds_the_interpreter(cluster: ray.RayContext, tmp_pat
     actor = Sleeper.remote()
     ray.get(actor.pid.remote())
     marker = tmp_path / "begun"
-    call = actor.waits_in_native_code.remote(str(marker), 5)
+    call = actor.waits_in_native_code.remote(str(marker), 20)
     wait_until(marker.exists)
     (told,) = stacks(address_of(cluster), actor._actor_id.hex())
     assert functions(told)[0] == "waits_in_native_code"
@@ -182,7 +182,7 @@ def test_a_program_that_has_the_signal_or_has_closed_the_file(cluster: ray.RayCo
             with open(marker + ".other", "w") as other:
                 os.dup2(other.fileno(), file)
         Path(marker).touch()
-        ctypes.PyDLL(None).sleep(4)
+        ctypes.PyDLL(None).sleep(15)
 
     for what, why in (("signal", "the program handles signal"), ("file", "has closed the file")):
         marker = tmp_path / what

@@ -59,11 +59,12 @@ class TestChildren:
         def parent(keeper):
             child = touch_and_wait.options(num_cpus=0).remote(begun, end)
             ray.get(keeper.keep.remote([child]))
+            (tmp_path / "kept").touch()
             time.sleep(1000)
 
         keeper = Keeper.remote()
         running = parent.remote(keeper)
-        wait_until(begun.exists)
+        wait_until(lambda: begun.exists() and (tmp_path / "kept").exists())
         ray.cancel(running, recursive=False)
         with pytest.raises(TaskCancelledError):
             ray.get(running, timeout=60)

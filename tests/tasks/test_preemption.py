@@ -16,7 +16,7 @@ import ray
 from ray.util.placement_group import PlacementGroup, placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-GRACE_S = 2.0
+GRACE_S = 10.0
 #: Longer than a request waits, and its victim has.
 LONG_S = 60
 

@@ -45,12 +45,12 @@ def parent(said: int | None) -> tuple[int, int]:
 
 
 def test_an_urgent_task_goes_before_the_backlog_of_its_own_job() -> None:
-    backlog = [work.remote(0.05) for _ in range(200)]
+    backlog = [work.remote(0.05) for _ in range(1000)]
     ray.get(backlog[0])
     ray.get(work.options(priority=5).remote(0.0), timeout=60)
     done = len(ray.wait(backlog, num_returns=len(backlog), timeout=0)[0])
     # A lease is left alone for half a second, and what was sent to its worker is done.
-    assert done < 120, done
+    assert done < 600, done
 
 
 def test_of_those_that_wait_the_more_urgent_is_served_first_whatever_it_is() -> None:
@@ -160,7 +160,8 @@ def test_a_submitted_job_has_the_priority_that_was_said(tmp_path: Path) -> None:
 
 
 def test_another_jobs_urgent_task_goes_before_a_backlog(tmp_path: Path) -> None:
-    backlog = [work.remote(0.05) for _ in range(200)]
+    # Longer than the program may take.
+    backlog = [work.remote(0.05) for _ in range(1300)]
     ray.get(backlog[0])
     program = (
         "import ray, time; ray.init(address={!r})\n"

@@ -20,6 +20,12 @@ def last_shutdown() -> Iterator[None]:
 
 
 @pytest.fixture
+def all_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For runs of which every rank fails: all are told together, however far apart a busy machine makes them fail."""
+    monkeypatch.setattr("oxiray.train._failing._OTHERS_S", 60.0)
+
+
+@pytest.fixture
 def fit(tmp_path: Path) -> Callable[..., train.Result]:
     """Trains: `fit(function, workers=2, name="run", config=..., failures=0, trainer=TorchTrainer, ...)`.
 

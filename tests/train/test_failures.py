@@ -147,13 +147,14 @@ def test_an_exception_ends_training_with_all_that_is_known(fit) -> None:
     assert 'raise KeyError("no such feature")' in str(caught.value), "the line that raised is shown"
 
 
+@pytest.mark.usefixtures("all_are_waited_for")
 def test_equal_failures_are_told_together(fit) -> None:
     def function() -> None:
         raise ValueError("everywhere")
 
     with pytest.raises(WorkerGroupError, match=r"everywhere") as caught:
         fit(function, 3)
-    assert sorted(caught.value.worker_failures) in ([0, 1, 2], [0, 1], [0, 2], [1, 2])
+    assert sorted(caught.value.worker_failures) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("kind", ["sleeps", "stopped"])
@@ -162,7 +163,7 @@ def test_a_hung_rank_is_found_and_replaced(fit, tmp_path: Path, kind: str) -> No
     noting = Noting()
     config = {"steps": STEPS, "disturb": once(tmp_path, 1, 3, act)}
     result = fit(
-        networks.train_with_checkpoints, trainer=TorchTrainer, config=config, failures=1, hang=2.0, callbacks=[noting]
+        networks.train_with_checkpoints, trainer=TorchTrainer, config=config, failures=1, hang=8.0, callbacks=[noting]
     )
     assert networks.differ(result.return_value, networks.alone(STEPS)) < 1e-6
     (failures,) = noting.failures
@@ -181,7 +182,7 @@ def test_a_rank_that_others_wait_for_is_to_blame(fit) -> None:
         train.report({})
 
     with pytest.raises(WorkerGroupError, match="the others wait for it in report 1") as caught:
-        fit(function, 3, hang=1.0)
+        fit(function, 3, hang=8.0)
     assert list(caught.value.worker_failures) == [2]
 
 
@@ -249,7 +250,7 @@ def test_a_killed_driver_leaves_a_run_that_goes_on(fit, tmp_path: Path) -> None:
         ).fit()
         """
     )
-    killed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=90, check=False)
+    killed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     seen = []
 

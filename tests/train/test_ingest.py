@@ -181,6 +181,7 @@ class NotPicklable(Exception):
         (None, "returned a NoneType"),
     ],
 )
+@pytest.mark.usefixtures("all_are_waited_for")
 def test_what_configure_does_wrong_is_told_to_each_rank(fit, given: Any, words: str) -> None:
     def function():
         try:

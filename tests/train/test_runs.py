@@ -50,15 +50,18 @@ def test_a_report_is_a_barrier_and_quick(fit, tmp_path: Path) -> None:
             Path(config["late"]).touch()
         train.report({})
         assert Path(config["late"]).exists(), "rank 0 went on before rank 1 had come"
-        begun = time.perf_counter()
+        took = []
         for step in range(300):
+            begun = time.perf_counter()
             train.report({"step": step})
-        return (time.perf_counter() - begun) / 300
+            took.append(time.perf_counter() - begun)
+        # The median: a machine with much else to do stalls some of them.
+        return sorted(took)[150]
 
     result = fit(function, config={"late": str(tmp_path / "late")})
     assert len(result.history) == 301
-    # Ray takes 2 s. Ten times what it takes on an idle machine.
-    assert result.return_value < 0.005
+    # Ray takes 2 s; an idle machine takes half a millisecond.
+    assert result.return_value < 0.05
 
 
 def test_metrics_may_have_any_name(fit) -> None:

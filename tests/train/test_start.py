@@ -71,20 +71,20 @@ def test_what_is_preloaded_can_be_chosen(fit) -> None:
 
 
 def test_a_restart_does_not_import_again(fit, tmp_path: Path) -> None:
-    def function() -> float:
-        entered = time.time()
+    def function() -> bool:
+        # Processes that are forked from one that has imported it have the module at the same place.
+        template = f"{os.getppid()} {id(sys.modules['torch'])}"
         died = tmp_path / "died"
         train.report({})
         if not died.exists():
             train.collective.barrier()
-            died.write_text(str(time.time()))
+            died.write_text(template)
             os._exit(1)
-        return entered - float(died.read_text())
+        return template == died.read_text()
 
     fit(lambda: None, trainer=TorchTrainer, name="warm")
     result = fit(function, trainer=TorchTrainer, failures=1)
-    # Importing PyTorch alone takes longer than this on an idle machine.
-    assert result.return_value < 5.0
+    assert result.return_value, "the new processes are forked from what has imported PyTorch before"
 
 
 def test_ranks_of_a_machine_follow_each_other(fit, machines: Cluster) -> None:

@@ -18,13 +18,13 @@ import ray
 from ray.cluster_utils import Cluster
 from ray.util.metrics import Counter, Gauge, Histogram
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 def command(address: str) -> subprocess.CompletedProcess[str]:
     code = "import sys; from oxiray._cli import main; sys.argv = ['oxiray', 'metrics', '--address', sys.argv[1]]; main()"
     line = [sys.executable, "-c", code, address]
-    return subprocess.run(line, capture_output=True, text=True, check=True, timeout=30)
+    return subprocess.run(line, capture_output=True, text=True, check=True, timeout=60)
 
 
 def shown(*lines: str, absent: str | None = None) -> str:

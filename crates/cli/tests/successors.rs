@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 fn head() -> (Place, u16) {
     let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port").port();
     let place = Place::new();
-    place.start(&["--port", &port.to_string(), "--num-cpus=1", "--node-lease=1"]);
+    place.start(&["--port", &port.to_string(), "--num-cpus=1", "--node-lease=4"]);
     (place, port)
 }
 
@@ -100,7 +100,7 @@ fn a_member_that_is_stopped_for_too_long_says_so_and_comes_back_as_another() {
     assert_eq!(after.supervisor, before.supervisor);
     let log = std::fs::read_to_string(&before.log).expect("its log stays");
     let last = log.lines().last().unwrap_or_default();
-    assert!(last.contains("said nothing for longer than its lease of 1 s"), "{log}");
+    assert!(last.contains("said nothing for longer than its lease of 4 s"), "{log}");
     let output = place.run(&["stop"]);
     assert!(said(&output).contains("Stopped all"), "{}", errors(&output));
     assert!(!is_alive(after.daemon) && !is_alive(after.supervisor), "nothing is left when it was stopped");

@@ -22,8 +22,8 @@ mod crowding;
 mod entering;
 
 const PROTOCOL: &[u8] = b"oxiray/test";
-const LIMIT: Duration = Duration::from_secs(10);
-const LIMITS: Limits = Limits { proving: Duration::from_secs(1), ticket: Duration::from_secs(1), silence: LIMIT };
+const LIMIT: Duration = Duration::from_secs(60);
+const LIMITS: Limits = Limits { proving: Duration::from_secs(30), ticket: Duration::from_secs(3), silence: LIMIT };
 
 fn loopback() -> SocketAddr {
     "127.0.0.1:0".parse().expect("an address")

@@ -137,7 +137,7 @@ fn submit(runtime: &Runtime, work: Work) -> ObjectId {
 }
 
 fn value_of(runtime: &Runtime, id: ObjectId) -> Value {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     let seen = runtime.get_one(id, Some(deadline)).expect("the value comes");
     Value { content: seen.content, contained: Vec::new() }
 }
@@ -537,17 +537,18 @@ fn restarting(runtime: &Runtime, daemon: &mut Peer, was_drained: bool) -> ActorI
 #[test]
 fn a_call_to_an_actor_that_restarts_fails_after_a_while_unless_it_may_wait() {
     let (runtime, mut daemon) = started();
+    let began = Instant::now();
     let actor = restarting(&runtime, &mut daemon, false);
     let call = |retries| {
         let work = Work { retries, ..work("m") };
         runtime.call_actor(actor, work).expect("there is no limit").object(1)
     };
     let (waits, fails, twice) = (call(-1), call(0), call(1));
-    let began = Instant::now();
     let failure = failure_of(&runtime, fails);
     assert_eq!(failure.code, FailureCode::ActorUnavailable);
     assert!(failure.text.contains("The actor is restarting."), "{}", failure.text);
-    assert!(runtime.peek(twice).is_none(), "it has a retry left");
+    // Unless this thread was kept from looking until the second patience was over.
+    assert!(runtime.peek(twice).is_none() || began.elapsed() > Duration::from_millis(3500), "it has a retry left");
     assert_eq!(failure_of(&runtime, twice).code, FailureCode::ActorUnavailable);
     assert!(began.elapsed() >= Duration::from_secs(3), "it waited twice");
     let placed = ActorPlaced { actor, worker: WorkerId::generate(), is_near: false };

@@ -302,7 +302,7 @@ mod tests {
 
     /// Waits for the stream's end; what came before it, and why it ended.
     fn last_of(stream: &mut Connection) -> (Vec<Message>, ConnectionError) {
-        let (mut inbox, until) = (Vec::new(), Instant::now() + Duration::from_secs(10));
+        let (mut inbox, until) = (Vec::new(), Instant::now() + Duration::from_secs(60));
         loop {
             assert!(Instant::now() < until, "nothing says that the stream ended");
             if let Err(error) = stream.receive(&mut inbox) {

@@ -1,10 +1,10 @@
 """Seed 000: four tasks of a quarter share one GPU at the same time.
 
 EXPECTED
-    four tasks of a second each took less than three, all on GPU [0]
+    four tasks that wait for each other ended, all on GPU [0]
 """
 
-import time
+import tempfile
 
 import ray
 
@@ -12,14 +12,18 @@ ray.init(num_cpus=4, num_gpus=1)
 
 
 @ray.remote(num_gpus=0.25)
-def f():
+def f(folder):
+    import os
+    import tempfile
     import time
 
-    time.sleep(1)
+    tempfile.mkstemp(dir=folder)
+    while len(os.listdir(folder)) < 4:
+        time.sleep(0.01)
     return ray.get_gpu_ids()
 
 
-began = time.monotonic()
-ids = ray.get([f.remote() for _ in range(4)])
-if time.monotonic() - began < 3 and ids == [[0]] * 4:
-    print("four tasks of a second each took less than three, all on GPU [0]")
+with tempfile.TemporaryDirectory() as folder:
+    ids = ray.get([f.remote(folder) for _ in range(4)])
+if ids == [[0]] * 4:
+    print("four tasks that wait for each other ended, all on GPU [0]")
