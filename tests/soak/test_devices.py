@@ -31,5 +31,5 @@ def test_a_device_that_is_given_while_it_is_ill_is_seen() -> None:
         return Attempt(1, "honest", [Held(device, UNITS, int(seconds * SECOND), int((seconds + 1) * SECOND))])
 
     ill = [(2, 10 * SECOND, 20 * SECOND)]
-    assert given_while_ill([begun(2, 15)], ill) == 1
+    assert given_while_ill([begun(2, 17)], ill) == 1
     assert given_while_ill([begun(3, 15), begun(2, 11), begun(2, 21)], ill) == 0, "another, before that was known, and after it"
