@@ -45,24 +45,28 @@ class Sampler:
         self._meet(set(sys._current_frames()) - {threading.get_ident()})
 
     def sample(self) -> None:
-        """Adds where threads are now. No other thread runs meanwhile, but where that takes longer than a switch interval."""
+        """Adds where threads are now.
+
+        No other thread runs until their stacks are read, but where that takes longer than a switch interval. Nothing that gives
+        the interpreter up (a file that is read, a lock) may come before: frames whose functions have returned meanwhile have lost
+        their callers.
+        """
         now = time.monotonic_ns()
+        stacks = {ident: _key(frame) for ident, frame in sys._current_frames().items()}
         passed, self._last_ns = now - self._last_ns, now
-        frames = sys._current_frames()
-        del frames[threading.get_ident()]
-        for gone in self._threads.keys() - frames.keys():
+        del stacks[threading.get_ident()]
+        for gone in self._threads.keys() - stacks.keys():
             self._threads.pop(gone).close()
-        if new := frames.keys() - self._threads.keys():
+        if new := stacks.keys() - self._threads.keys():
             self._meet(new)
-        for ident, frame in frames.items():
+        for ident, stack in stacks.items():
             if (thread := self._threads.get(ident)) is None:
                 continue
             if (computed := thread.computed_ns()) is None:
                 # Another thread has its identity already.
                 self._threads.pop(ident).close()
             elif weight := computed if self._of_processor else passed:
-                key = thread, _key(frame)
-                self._weights[key] = self._weights.get(key, 0) + weight
+                self._weights[thread, stack] = self._weights.get((thread, stack), 0) + weight
 
     def result(self) -> tuple[list[_Weighed], str]:
         """The heaviest stacks, and what is missing in them."""

@@ -32,8 +32,9 @@ def listen(number: int, descriptor: int) -> int:
 def taken() -> list[_Stack]:
     """The stacks of all threads but the calling one, the main one first, and of the asyncio tasks that wait."""
     own, main = threading.get_ident(), threading.main_thread().ident
-    frames = {ident: frame for ident, frame in sys._current_frames().items() if ident != own}
+    # The lock of that list may give the interpreter up: frames that return meanwhile lose their callers.
     named = {thread.ident: thread.name for thread in threading.enumerate()}
+    frames = {ident: frame for ident, frame in sys._current_frames().items() if ident != own}
     ordered = sorted(frames, key=lambda ident: ident != main)[:_STACKS_MAX]
     threads = [(named.get(ident) or f"thread {ident:#x}", False, _described(_called(frames[ident]))) for ident in ordered]
     loops = [loop for frame in frames.values() if (loop := _loop_of(frame)) is not None]

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import threading
+import time
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 import ray
+from oxiray import _profile
 from ray.cluster_utils import Cluster
 
 from commands import run
@@ -121,6 +123,33 @@ def test_wall_clock_time_is_that_of_who_waits_too(address: str, busy: Any) -> No
     ray.get(busy.begin.remote("computes", "waits"))
     found = weights(profile(address, busy._actor_id.hex(), "--wall", "--rate=50"))
     assert all(700_000 < found[name] < 5_000_000 for name in ("Busy.waits", "Busy.computes")), found
+
+
+def test_a_thread_that_goes_on_while_it_is_looked_at_keeps_its_callers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads a thread's account gives the interpreter up, and the thread that computes may take it for long."""
+    read = _profile._Thread.computed_ns
+
+    def slow(thread: Any) -> int | None:
+        time.sleep(0.02)
+        return read(thread)
+
+    monkeypatch.setattr(_profile._Thread, "computed_ns", slow)
+    stop = threading.Event()
+
+    def computes() -> None:
+        while not stop.is_set():
+            sum(number * number for number in range(2_000))
+
+    thread = threading.Thread(target=computes, name="computes")
+    thread.start()
+    sampler = _profile.Sampler(of_processor=False)
+    for _ in range(20):
+        time.sleep(0.001)
+        sampler.sample()
+    stop.set()
+    thread.join()
+    stacks = [[function for function, _, _ in frames] for name, frames, _ in sampler.result()[0] if name == "computes"]
+    assert stacks and all("Thread.run" in functions for functions in stacks), stacks
 
 
 def test_native_code_without_the_interpreter_counts_for_who_called_it(address: str, busy: Any) -> None:
