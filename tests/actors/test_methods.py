@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import ray
@@ -109,20 +110,24 @@ def test_groups_of_async_actors_have_loops_of_their_own() -> None:
     assert ray.get(blocked, timeout=20)
 
 
-def test_pending_calls_are_limited() -> None:
+def test_pending_calls_are_limited(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+
     @ray.remote(max_pending_calls=3)
     class Busy:
-        def wait(self, seconds: float) -> float:
-            time.sleep(seconds)
-            return seconds
+        def wait(self, value: object) -> object:
+            while not gate.exists():
+                time.sleep(0.005)
+            return value
 
     busy = Busy.remote()
-    calls = [busy.wait.remote(0.3), busy.wait.remote(0), busy.wait.remote(0)]
+    calls = [busy.wait.remote(number) for number in range(3)]
     with pytest.raises(PendingCallsLimitExceeded, match="max_pending_calls"):
         busy.wait.remote(0)
     with pytest.raises(PendingCallsLimitExceeded):
         busy.wait.remote(bytes(1 << 20))
-    assert ray.get(calls, timeout=20) == [0.3, 0, 0]
+    gate.touch()
+    assert ray.get(calls, timeout=20) == [0, 1, 2]
     assert ray.get(busy.wait.remote(0), timeout=20) == 0
 
 
@@ -247,7 +252,9 @@ def test_what_a_call_may_not_say(given, error) -> None:
         ray.method(**given)
 
 
-def test_a_handle_brings_its_options_along() -> None:
+def test_a_handle_brings_its_options_along(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+
     @ray.remote(max_pending_calls=1, max_task_retries=1, concurrency_groups={"io": 1})
     class Flaky:
         def __init__(self) -> None:
@@ -258,7 +265,8 @@ def test_a_handle_brings_its_options_along() -> None:
             self.runs += 1
             if self.runs < 2:
                 raise OSError("once")
-            time.sleep(0.2)
+            while not gate.exists():
+                time.sleep(0.005)
             return self.runs
 
     @ray.remote
@@ -266,9 +274,11 @@ def test_a_handle_brings_its_options_along() -> None:
         first = box[0].flaky.remote()
         try:
             box[0].flaky.remote()
+            is_limited = False
         except PendingCallsLimitExceeded:
-            return ray.get(first), True
-        return ray.get(first), False
+            is_limited = True
+        gate.touch()
+        return ray.get(first), is_limited
 
     assert ray.get(use.remote([Flaky.remote()]), timeout=20) == (2, True)
 

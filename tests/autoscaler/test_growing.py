@@ -10,6 +10,10 @@ from typing import Any
 
 import pytest
 from growing import Growing
+from watching import alive, wait_until
+
+#: Several waits of a minute, each longer than any but a stalled machine needs.
+pytestmark = pytest.mark.timeout(300)
 
 GPU = {"name": "gpu", "max": 5, "resources": {"CPU": 3, "GPU": 1}, "idle_timeout_s": 0.5}
 
@@ -143,7 +147,9 @@ def test_a_standing_request_and_its_machines_outlive_the_head(growing: Callable[
     cluster.until(lambda: len(cluster.nodes()) == 1, "one node came; no group has nine GPUs")
     cluster.until(lambda: "{GPU: 9}" in cluster.oxiray("status").stdout, "what cannot be served is named")
     before = cluster.nodes()
-    os.kill(cluster.status()["daemon"]["pid"], signal.SIGKILL)
+    killed = cluster.status()["daemon"]["pid"]
+    os.kill(killed, signal.SIGKILL)
+    wait_until(lambda: not alive(killed))
     cluster.start()
     cluster.until(lambda: cluster.nodes() == before, "the head came back, and the same node with it")
     cluster.stays(lambda: cluster.nodes() == before, "the request still holds")

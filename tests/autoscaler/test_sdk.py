@@ -11,6 +11,8 @@ from ray.autoscaler.sdk import request_resources
 from ray.cluster_utils import AutoscalingCluster
 from watching import wait_until
 
+pytestmark = pytest.mark.timeout(300)
+
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[AutoscalingCluster]:

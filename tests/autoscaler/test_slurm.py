@@ -115,7 +115,7 @@ def test_jobs_come_for_what_waits_with_the_devices_that_slurm_granted_and_go_whe
         )
         names = ("OXIRAY_HOST_ROOT", "OXIRAY_NVML_LIBRARY", "OXIRAY_NVML_FIXTURE")
         setup = "\n".join(f"export {name}={os.environ[name]}" for name in names)
-    cluster = growing(group(idle_timeout_s=1.5), setup=setup)
+    cluster = growing(group(idle_timeout_s=15), setup=setup)
     assert slurm.jobs() == []
     held = json.loads(cluster.program(TWO_ACTORS))
     jobs = slurm.jobs()

@@ -13,4 +13,6 @@ def over_network(request: pytest.FixtureRequest) -> Iterator[bool]:
     """How the nodes of every `Cluster` of the module join."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Cluster, "over_network", request.param)
+        # A daemon that a busy machine stops for some seconds is not dead.
+        patch.setattr(Cluster, "node_lease_s", 10.0)
         yield request.param

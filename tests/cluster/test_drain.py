@@ -38,7 +38,7 @@ class Emptied:
     def is_gone(self) -> bool:
         return not any(node["NodeID"] == self.leaving.node_id and node["Alive"] for node in ray.nodes())
 
-    def until_gone(self, timeout: float = 30.0) -> None:
+    def until_gone(self, timeout: float = 60.0) -> None:
         wait_until(self.is_gone, timeout)
         wait_until(lambda: not self.leaving.is_alive())
         assert not Path(self.leaving.session_dir).exists(), "its session is left behind"
@@ -240,7 +240,7 @@ time.sleep(600)
     program = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True)
     assert program.stdout is not None
     assert program.stdout.readline() == "ready\n"
-    assert drain.drain_node(address, deadline_s=10, reason="notice")["programs"] == 1
+    assert drain.drain_node(address, deadline_s=20, reason="notice")["programs"] == 1
     assert program.stdout.readline() == "notice\n"
     assert not emptied.is_gone()
     emptied.until_gone(60)

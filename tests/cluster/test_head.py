@@ -45,6 +45,7 @@ class Head(Home):
         pid = self.description()["pid"]
         assert isinstance(pid, int)
         os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not alive(pid))
         return pid
 
 

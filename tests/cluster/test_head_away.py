@@ -27,6 +27,8 @@ from ray.exceptions import ActorDiedError
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from watching import alive, wait_until
 
+pytestmark = pytest.mark.timeout(300)
+
 
 class Away:
     """A head with two members, and this program as its driver."""

@@ -554,7 +554,7 @@ def test_a_call_that_waits_in_the_queue_of_an_actor_can_be_cancelled(tmp_path: P
     eventually((tmp_path / "began").exists)
     ray.cancel(second)
     # An actor that goes on at once may begin the call before it hears of this. Oxiray answers now, Ray when the first ended.
-    ray.wait([second], timeout=2)
+    ray.wait([second], timeout=5)
     (tmp_path / "go").write_text("")
     with pytest.raises(TaskCancelledError):
         ray.get(second, timeout=60)

@@ -252,13 +252,14 @@ def test_spread_actors_are_on_several_nodes(cluster: Cluster, eventually: Eventu
     assert len(set(ray.get([actor.where.remote() for actor in actors], timeout=60))) >= 2
 
 
-def test_the_location_of_an_object_is_the_node_that_made_it(cluster: Cluster) -> None:
+def test_the_location_of_an_object_is_the_node_that_made_it(cluster: Cluster, eventually: Eventually) -> None:
     @ray.remote(num_cpus=0, resources={"in_a": 1})
     def large() -> tuple[str, Any]:
         return ray.get_runtime_context().get_node_id(), np.zeros(10**6)
 
     node, array = large.options(num_returns=2).remote()
     assert ray.wait([array], timeout=60, fetch_local=False)[0] == [array]
+    made_on = ray.get(node, timeout=60)
+    eventually(lambda: ray.experimental.get_object_locations([array])[array]["node_ids"] == [made_on], 60)
     known = ray.experimental.get_object_locations([array])
-    assert known[array]["node_ids"] == [ray.get(node, timeout=60)]
     assert known[array]["object_size"] >= 8 * 10**6

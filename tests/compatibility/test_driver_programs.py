@@ -215,7 +215,7 @@ def f():
     print("to stderr", file=sys.stderr)
 
 ray.get(f.remote())
-time.sleep(1)
+time.sleep(6)
 """
     done = run_program(program)
     assert "to stdout" in done.stdout + done.stderr

@@ -137,7 +137,7 @@ def test_another_program_joins_by_address(
 
 
 def test_actors_of_a_program_end_with_it(
-    start: Start, run_program: Callable[..., "subprocess.CompletedProcess[str]"]
+    start: Start, run_program: Callable[..., "subprocess.CompletedProcess[str]"], eventually: Callable[..., Any]
 ) -> None:
     context = start(num_cpus=1, namespace="shared")
     address = context.address_info["address"]
@@ -147,8 +147,15 @@ def test_actors_of_a_program_end_with_it(
         "a = ray.remote(A).options(name='theirs', lifetime={lifetime}).remote()\nray.get(a.f.remote())\n"
     )
     assert run_program(program.replace("{lifetime}", "None")).returncode == 0
-    with pytest.raises(ValueError):
-        ray.get_actor("theirs")
+
+    def is_gone() -> bool:
+        try:
+            ray.get_actor("theirs")
+        except ValueError:
+            return True
+        return False
+
+    eventually(is_gone)
     assert run_program(program.replace("{lifetime}", "'detached'")).returncode == 0
     ray.kill(ray.get_actor("theirs"))
 

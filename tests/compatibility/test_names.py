@@ -144,7 +144,7 @@ def test_a_signal_counts_who_waits():
 
     signal = SignalActor.remote()
     waiting = [signal.wait.remote() for _ in range(3)]
-    wait_for_condition(lambda: ray.get(signal.cur_num_waiters.remote()) == 3)
+    wait_for_condition(lambda: ray.get(signal.cur_num_waiters.remote()) == 3, timeout=60)
     ray.get(signal.send.remote(clear=True))
     ray.get(waiting)
 

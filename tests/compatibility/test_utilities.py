@@ -53,7 +53,7 @@ def test_an_actor_pool_without_results_raises() -> None:
 
 def test_an_actor_pool_times_out() -> None:
     pool = pool_of(1)
-    pool.submit(lambda actor, value: actor.slowly.remote(value), 1.0)
+    pool.submit(lambda actor, value: actor.slowly.remote(value), 5.0)
     with pytest.raises(TimeoutError):
         pool.get_next(timeout=0.05)
 

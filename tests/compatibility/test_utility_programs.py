@@ -65,10 +65,10 @@ def test_a_pool_that_has_nothing_stops() -> None:
 
 def test_a_pool_times_out_and_goes_on() -> None:
     pool = ActorPool([Worker.remote()])
-    pool.submit(lambda actor, value: actor.slow.remote(value), 1.5)
+    pool.submit(lambda actor, value: actor.slow.remote(value), 5)
     with pytest.raises(builtins.TimeoutError):
         pool.get_next(timeout=0.05)
-    assert pool.get_next(timeout=60) == 1.5
+    assert pool.get_next(timeout=60) == 5
 
 
 def test_a_pool_raises_in_the_place_of_the_result() -> None:

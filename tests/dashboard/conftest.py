@@ -10,6 +10,7 @@ from dashboard_client import Dashboard, started
 
 @pytest.fixture(scope="module")
 def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
-    made = started(tmp_path_factory.mktemp("dashboard"))
+    # What no node can ever run waits for as long as tests may take.
+    made = started(tmp_path_factory.mktemp("dashboard"), OXIRAY_INFEASIBLE_WAIT_S="3600")
     yield made
     made.home.oxiray("stop", "--force")

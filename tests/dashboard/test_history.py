@@ -135,6 +135,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         assert listening(recorder) == [], "a recorder has no port"
         with cluster.program(WORK):
             wait_until(lambda: cluster.says(lambda told: {"square", "breaks"} <= names(told["tasks"])))
+            finished = lambda told: [task["state"] for task in told["tasks"] if task["name"] == "square"] == ["FINISHED"] * 5  # noqa: E731
+            wait_until(lambda: cluster.says(finished))
         wait_until(lambda: cluster.says(lambda told: [job["state"] for job in told["jobs"]] == ["SUCCEEDED"]))
     finally:
         assert cluster.home.oxiray("stop", "--force").returncode == 0
@@ -320,7 +322,10 @@ def test_jobs_from_before_the_head_came_back_are_there_and_the_seam_is_marked(tm
         cluster.home.program("ray.get(Counter.remote(1).next.remote())")
         wait_until(lambda: cluster.says(lambda told: [job["state"] for job in told["jobs"]] == ["SUCCEEDED"]))
         (before,) = cluster.told()["jobs"]
+        beside = cluster.recorders()
         cluster.kill()
+        # The page's program ends with the head, and has the port until then.
+        wait_until(lambda: not any(map(alive, beside)))
         cluster.start(f"--dashboard-port={port}")
 
         def ask(path: str) -> Any:
@@ -332,9 +337,10 @@ def test_jobs_from_before_the_head_came_back_are_there_and_the_seam_is_marked(tm
         wait_until(lambda: any(row["event"] == "head_came_back" for row in ask("rows/events")))
         (job,) = ask("rows/jobs")
         assert (job["job_id"], job["state"]) == (before["job_id"], "SUCCEEDED")
-        events = [row["event"] for row in ask("rows/events")]
+        rows = ask("rows/events")
+        events = [row["event"] for row in rows]
         assert events.index("head_came_back") < events.index("head_started"), "the newest comes first"
-        assert len({row["key"] for row in ask("rows/events")}) == len(events)
+        assert len({row["key"] for row in rows}) == len(events)
         cluster.home.program("ray.get(Counter.remote(1).next.remote())")
         wait_until(lambda: cluster.says(lambda told: len(told["jobs"]) == 2 and told["seams"]))
         told = cluster.told()
@@ -408,7 +414,7 @@ def test_a_place_that_takes_nothing_disturbs_nobody_and_is_told_of(tmp_path: Pat
         folder.unlink()
         kept.rename(folder)
         wait_until(lambda: cluster.says(lambda told: "late" in names(told["actors"])), 120)
-        assert "history is written again" in log.read_text()
+        wait_until(lambda: "history is written again" in log.read_text())
     finally:
         cluster.home.oxiray("stop", "--force")
 
@@ -512,13 +518,14 @@ def test_history_goes_to_storage_and_comes_back(s3: S3Server, tmp_path: Path) ->
     try:
         with cluster.program(WORK):
             wait_until(lambda: cluster.says(lambda told: {"square", "breaks"} <= names(told["tasks"])))
-        keys = s3.keys("history/")
-        assert any(key.endswith("/cluster/000001.jsonl.gz") for key in keys) and any(key.endswith("/index.json") for key in keys)
+        # Each is written by itself.
+        has = lambda name: any(key.endswith(name) for key in s3.keys("history/"))  # noqa: E731
+        wait_until(lambda: has("/cluster/000001.jsonl.gz") and has("/index.json"))
         (recorder,) = cluster.recorders()
         os.kill(recorder, signal.SIGKILL)
         cluster.home.program("Counter.options(name='second', lifetime='detached').remote(1)")
         wait_until(lambda: cluster.says(lambda told: "second" in names(told["actors"])))
-        assert any(key.endswith("/cluster/000002.jsonl.gz") for key in s3.keys("history/"))
+        wait_until(lambda: has("/cluster/000002.jsonl.gz"))
         s3.kill()
         cluster.home.program("Counter.options(name='third', lifetime='detached').remote(1)")
         (log,) = tmp_path.rglob("history.log")

@@ -79,7 +79,7 @@ def test_what_a_task_printed_is_sent(speaking: Speaking) -> None:
     wait_until(lambda: speaking.ask("/file", task_id=speaking.task) == (200, red))
     assert speaking.ask("/file", task_id=speaking.task, lines=1)[1] == "\x1b[31mred\x1b[0m line 2\n"
     assert speaking.ask("/file", task_id=speaking.task, filter_ansi_code=True)[1].splitlines()[0] == "red line 0"
-    assert speaking.ask("/file", task_id=speaking.task, suffix="err")[1] == "to stderr\n"
+    wait_until(lambda: speaking.ask("/file", task_id=speaking.task, suffix="err")[1] == "to stderr\n")
     assert "\nfirst\n" in speaking.ask("/file", actor_id=speaking.actor, node_id=speaking.node)[1]
 
 

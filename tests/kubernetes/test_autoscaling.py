@@ -213,7 +213,7 @@ def test_a_group_that_is_refused_is_passed_over(lab: Lab, code: int) -> None:
 def test_changes_that_fail_are_made_again(lab: Lab) -> None:
     server = lab.stand_in()
     lab.operator()
-    scaled = Scaled(lab, seed_group(), idle_s=1)
+    scaled = Scaled(lab, seed_group(), idle_s=8)
     for code in (409, 429, 500, 0):
         headers = {"Retry_After": "1"} if code == 429 else {}
         server.fail("patch", "rayclusters", code, 1, **headers)

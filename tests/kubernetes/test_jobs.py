@@ -94,7 +94,7 @@ def test_a_failed_entrypoint_is_tried_again_in_another_cluster(lab: Lab, tmp_pat
 def test_an_operator_killed_after_it_submitted_runs_nothing_twice(lab: Lab, tmp_path: Path) -> None:
     server = lab.stand_in()
     ran, go = tmp_path / "ran", tmp_path / "go"
-    first = lab.operator("--lease-duration=3")
+    first = lab.operator("--lease-duration=15")
     line = f"echo $$ >> {ran}; until test -e {go}; do sleep 0.1; done"
     lab.api.create("rayjobs", job(line))
     wait_until(lambda: status(lab).get("jobId"), "its name is written down")
@@ -105,7 +105,7 @@ def test_an_operator_killed_after_it_submitted_runs_nothing_twice(lab: Lab, tmp_
     first.wait()
     assert status(lab)["jobDeploymentStatus"] == "Initializing"
     server.faults.clear()
-    lab.operator("--lease-duration=3")
+    lab.operator("--lease-duration=15")
     assert reached(lab, "Running")["jobStatus"] == "RUNNING"
     assert len(lines(ran)) == 1
     # Its time is over: the entrypoint is ended, too.

@@ -50,7 +50,7 @@ def left_behind() -> dict[str, int]:
     return {name: count for name, count in found.items() if count}
 
 
-def settle(timeout: float = 20.0) -> dict[str, int]:
+def settle(timeout: float = 60.0) -> dict[str, int]:
     """Waits until nothing is left; what is, when the time is over."""
     until = time.monotonic() + timeout
     while (left := left_behind()) and time.monotonic() < until:

@@ -166,7 +166,7 @@ def waits_and_futures() -> None:
         _, references = ray.wait(references, num_returns=min(20, len(references)))
     assert sorted(future.result(timeout=20) for future in futures) == list(range(50))
     with pytest.raises(ray.exceptions.GetTimeoutError):
-        ray.get(Keeper.remote(large.remote(1)).__ray_call__.remote(lambda _: __import__("time").sleep(0.3)), timeout=0.05)
+        ray.get(Keeper.remote(large.remote(1)).__ray_call__.remote(lambda _: __import__("time").sleep(5)), timeout=0.05)
 
 
 def freed() -> None:

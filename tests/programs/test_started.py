@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -87,8 +88,11 @@ def test_a_stopped_machine_leaves_no_process(machine: Machine) -> None:
     assert stopped.status == 0, stopped
     # Every process of the session carries its folder in its environment.
     mark = f"RAY_TMPDIR={machine.folder}".encode()
-    left = [path.parent.name for path in Path("/proc").glob("[0-9]*/environ") if mark in read_environment(path)]
-    assert not left, f"still running after `ray stop`: {left}"
+    left = lambda: [path.parent.name for path in Path("/proc").glob("[0-9]*/environ") if mark in read_environment(path)]  # noqa: E731
+    end = time.monotonic() + 60
+    while left():
+        assert time.monotonic() < end, f"still running after `ray stop`: {left()}"
+        time.sleep(0.1)
     refused = machine.run(sys.executable, "-c", "import ray; ray.init(address='auto')")
     assert refused.status != 0 and "ConnectionError" in " ".join(refused.errors), refused
 

@@ -66,12 +66,14 @@ PAIRS = [f"{one}:{other}" for one in range(4) for other in range(one + 1, 4)]
 def test_what_is_on_one_numa_node_goes_together(answers: nvml.Answers) -> None:
     answers.write(EIGHT)
     ray.init(num_cpus=2)
-    _, gpus = held(1)
+    # Each holds its own until the end.
+    one, gpus = held(1)
     assert gpus == [0]
-    _, gpus = held(4)
+    four, gpus = held(4)
     assert gpus == [4, 5, 6, 7], "three are left on the first NUMA node"
-    _, gpus = held(2)
+    two, gpus = held(2)
     assert gpus == [1, 2]
+    del one, four, two
 
 
 def test_the_lowest_numbers_are_taken_where_that_is_asked_for(

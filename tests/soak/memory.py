@@ -22,6 +22,8 @@ from oxiray import _core, _session
 BATCH = 10_000
 #: What may be added after the mark, as a share of what there was at it.
 GROWTH_LIMIT = 0.10
+#: Kilobytes that may be added anyhow: what an allocator keeps of a few MiB differs by so much from run to run.
+GROWTH_LIMIT_KB = 3 * 1024
 
 
 @dataclass(frozen=True)
@@ -83,13 +85,14 @@ def main() -> int:
     failed = []
     for name, before in marked.items():
         after = ended[name]
-        growth = after.resident_kb / before.resident_kb - 1
+        added_kb = after.resident_kb - before.resident_kb
+        growth = added_kb / before.resident_kb
         print(
             f"{name}: {before.resident_kb / 1024:.1f} MiB after {arguments.mark:,} tasks, "
             f"{after.resident_kb / 1024:.1f} MiB after {done:,} ({growth:+.1%}); "
             f"descriptors {before.descriptors} and {after.descriptors}"
         )
-        if growth > GROWTH_LIMIT:
+        if growth > GROWTH_LIMIT and added_kb > GROWTH_LIMIT_KB:
             failed.append(f"the {name} grew by {growth:.1%}, more than {GROWTH_LIMIT:.0%}")
         if after.descriptors > before.descriptors + 8:
             failed.append(f"the {name} has {after.descriptors - before.descriptors} descriptors more")

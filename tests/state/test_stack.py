@@ -97,7 +97,9 @@ def test_threads_of_an_actor_by_its_identifier_and_by_its_process(cluster: ray.R
 
     def beside() -> list[str]:
         (told,) = stacks(address, actor._actor_id.hex()[:12])
-        assert (told["pid"], told["note"], told["actor_id"], told["name"]) == (pid, "", actor._actor_id.hex(), "Sleeper")
+        assert (told["pid"], told["actor_id"], told["name"]) == (pid, actor._actor_id.hex(), "Sleeper")
+        if told["note"]:
+            return []  # It did not get its interpreter in time, as on a busy machine.
         return functions(told, "beside") if any(stack["name"] == "beside" for stack in told["stacks"]) else []
 
     wait_until(lambda: "waits_here" in beside())
@@ -113,7 +115,7 @@ def test_native_code_that_holds_the_interpreter(cluster: ray.RayContext, tmp_pat
     actor = Sleeper.remote()
     ray.get(actor.pid.remote())
     marker = tmp_path / "begun"
-    call = actor.waits_in_native_code.remote(str(marker), 20)
+    call = actor.waits_in_native_code.remote(str(marker), 40)
     wait_until(marker.exists)
     (told,) = stacks(address_of(cluster), actor._actor_id.hex())
     assert functions(told)[0] == "waits_in_native_code"
@@ -122,7 +124,7 @@ def test_native_code_that_holds_the_interpreter(cluster: ray.RayContext, tmp_pat
     assert not ray.wait([call], timeout=0)[0], "it was asked meanwhile"
     # Nothing was interrupted, and who waited for the interpreter does not stand in the way.
     assert ray.get(call) is None
-    assert stacks(address_of(cluster), actor._actor_id.hex())[0]["note"] == ""
+    wait_until(lambda: stacks(address_of(cluster), actor._actor_id.hex())[0]["note"] == "")
 
 
 def test_asyncio_tasks_tell_what_they_wait_for(cluster: ray.RayContext) -> None:
@@ -136,8 +138,7 @@ def test_asyncio_tasks_tell_what_they_wait_for(cluster: ray.RayContext) -> None:
         named = [[frame["function"] for frame in stack["frames"]] for stack in tasks]
         return [names for names in named if "waits_for_event" in names]
 
-    wait_until(lambda: len(waiting()) == 2)
-    assert all(names[:3] == ["wait", "inner", "waits_for_event"] for names in waiting())
+    wait_until(lambda: [names[:3] for names in waiting()] == [["wait", "inner", "waits_for_event"]] * 2)
     assert "2 asyncio tasks in wait (" in run("stack", actor._actor_id.hex(), f"--address={address_of(cluster)}")
     del calls
     ray.kill(actor)
@@ -182,7 +183,7 @@ def test_a_program_that_has_the_signal_or_has_closed_the_file(cluster: ray.RayCo
             with open(marker + ".other", "w") as other:
                 os.dup2(other.fileno(), file)
         Path(marker).touch()
-        ctypes.PyDLL(None).sleep(15)
+        ctypes.PyDLL(None).sleep(30)
 
     for what, why in (("signal", "the program handles signal"), ("file", "has closed the file")):
         marker = tmp_path / what

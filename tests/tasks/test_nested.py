@@ -28,17 +28,17 @@ def chain(length: int) -> int:
 @pytest.mark.parametrize(("depth", "width"), [(8, 2), (3, 6)])
 def test_a_tree_of_tasks_is_walked_depth_first(depth, width) -> None:
     tasks = (width ** (depth + 1) - 1) // (width - 1)
-    pids = ray.get(tree.remote(depth, width), timeout=50)
+    pids = ray.get(tree.remote(depth, width), timeout=110)
     assert len(pids) < tasks / 3, f"{tasks} tasks took {len(pids)} processes"
 
 
 def test_a_chain_far_longer_than_there_are_cpus() -> None:
-    assert ray.get(chain.remote(120), timeout=50) == 120
+    assert ray.get(chain.remote(120), timeout=110) == 120
 
 
 def test_several_trees_at_once() -> None:
     trees = [tree.remote(4, 2) for _ in range(4)]
-    assert all(ray.get(trees, timeout=50))
+    assert all(ray.get(trees, timeout=110))
 
 
 def test_what_nested_tasks_asked_for_does_not_starve_the_driver(tmp_path: Path) -> None:

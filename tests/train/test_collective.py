@@ -23,7 +23,7 @@ from watching import wait_until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 #: For how long a call may take that is to fail at once, in seconds: far less than the group's own limit.
-AT_ONCE_S = 10.0
+AT_ONCE_S = 30.0
 
 
 #: PyTorch is imported once, by the process that the members are forked from.

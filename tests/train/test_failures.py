@@ -51,7 +51,9 @@ def kill_itself() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_killed_ranks_leave_no_trace_in_the_weights(fit, tmp_path: Path) -> None:
+def test_killed_ranks_leave_no_trace_in_the_weights(fit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A busy machine may tell of others' errors a while before it tells of the death that they are from.
+    monkeypatch.setattr("oxiray.train._failing._OTHERS_S", 5.0)
     workers = 4
     chance = random.Random(workers)
     chosen = [(chance.randrange(workers), step) for step in sorted(chance.sample(range(STEPS), 3))]
@@ -71,6 +73,7 @@ def test_killed_ranks_leave_no_trace_in_the_weights(fit, tmp_path: Path) -> None
     assert all("ended in the middle" in str(next(iter(failures.values()))) for failures in noting.failures)
 
 
+@pytest.mark.timeout(400)
 def test_any_rank_may_be_killed_at_any_step(fit, tmp_path: Path) -> None:
     """Each rank before each step, one kill in each attempt."""
     marks = tmp_path / "marks"
@@ -163,7 +166,7 @@ def test_a_hung_rank_is_found_and_replaced(fit, tmp_path: Path, kind: str) -> No
     noting = Noting()
     config = {"steps": STEPS, "disturb": once(tmp_path, 1, 3, act)}
     result = fit(
-        networks.train_with_checkpoints, trainer=TorchTrainer, config=config, failures=1, hang=8.0, callbacks=[noting]
+        networks.train_with_checkpoints, trainer=TorchTrainer, config=config, failures=1, hang=20.0, callbacks=[noting]
     )
     assert networks.differ(result.return_value, networks.alone(STEPS)) < 1e-6
     (failures,) = noting.failures
@@ -182,7 +185,7 @@ def test_a_rank_that_others_wait_for_is_to_blame(fit) -> None:
         train.report({})
 
     with pytest.raises(WorkerGroupError, match="the others wait for it in report 1") as caught:
-        fit(function, 3, hang=8.0)
+        fit(function, 3, hang=20.0)
     assert list(caught.value.worker_failures) == [2]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from growing import Growing
 
-MACHINES = {"name": "cpu", "max": 2, "resources": {"CPU": 2}, "idle_timeout_s": 0.5}
+MACHINES = {"name": "cpu", "max": 2, "resources": {"CPU": 2}, "idle_timeout_s": 5}
 
 #: A head of one processor, which holds no worker.
 PROGRAM = """

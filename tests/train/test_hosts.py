@@ -40,7 +40,7 @@ def hosts(tmp_path: Path) -> Iterator[Hosts]:
     """Two hosts in one cluster."""
     if os.geteuid() != 0:
         pytest.skip("hosts of their own are network namespaces, which only root can make: run these tests as root")
-    made = Hosts(tmp_path, count=2)
+    made = Hosts(tmp_path, count=2, lease=20.0)
     try:
         made.start(0, "--num-cpus=1")
         made.start(1, "--num-cpus=1")

@@ -20,7 +20,7 @@ STEPS = 6
 def _two_gpus(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ray.shutdown()
     monkeypatch.setenv("OXIRAY_PREEMPTION", "on")
-    monkeypatch.setenv("OXIRAY_PREEMPTION_GRACE_S", "8")
+    monkeypatch.setenv("OXIRAY_PREEMPTION_GRACE_S", "20")
     ray.init(num_cpus=8, num_gpus=2)
     yield
     ray.shutdown()

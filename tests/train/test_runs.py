@@ -60,8 +60,8 @@ def test_a_report_is_a_barrier_and_quick(fit, tmp_path: Path) -> None:
 
     result = fit(function, config={"late": str(tmp_path / "late")})
     assert len(result.history) == 301
-    # Ray takes 2 s; an idle machine takes half a millisecond.
-    assert result.return_value < 0.05
+    # Ray takes 2 s; an idle machine takes half a millisecond, and one with much to do many times as much.
+    assert result.return_value < 0.5
 
 
 def test_metrics_may_have_any_name(fit) -> None:

@@ -270,8 +270,9 @@ def test_a_group_moves_from_a_drained_machine_after_a_checkpoint(fit, machines: 
             info = train.get_preemption_info()
             assert info is None or (info.preempted_node_ids == [node] and info.deadline_ms > time.time() * 1000)
             train.report({"step": step, "node": node, "noticed": info is not None}, checkpoint=Checkpoint.from_directory(own))
-            # Long enough for the notice to come before the last step.
-            time.sleep(0.02)
+            # The notice comes before the last step.
+            if begun is None and step == 20:
+                wait_until(lambda: train.get_preemption_info() is not None)
         return step
 
     draining = Draining(600)

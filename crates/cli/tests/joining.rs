@@ -21,7 +21,7 @@ fn head(options: &[&str]) -> (Place, u16) {
 }
 
 fn start(place: &Place, port: u16, options: &[&str]) {
-    place.start(&[&["--port", &port.to_string(), "--num-cpus=1", "--node-lease=2"], options].concat());
+    place.start(&[&["--port", &port.to_string(), "--num-cpus=1", "--node-lease=15"], options].concat());
 }
 
 fn token_in(file: &Path) -> JoinToken {

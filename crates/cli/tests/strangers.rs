@@ -154,8 +154,7 @@ fn a_peer_that_says_nothing_is_dropped_and_does_not_keep_others_out() {
     dripping.write_all(&header(100, 1, 0, WIRE_VERSION)[..3]).expect("written");
     place.assert_serves();
     assert_eq!(silent[0].hear(), None);
-    let waited = began.elapsed();
-    assert!((4..15).contains(&waited.as_secs()), "dropped after five seconds, not {waited:?}");
+    assert!(began.elapsed() >= Duration::from_secs(4), "it is given five seconds");
     assert!(place.log().contains("did not greet within 5 s"));
 }
 
@@ -202,10 +201,12 @@ fn without_descriptors_newcomers_wait_and_the_log_is_not_flooded() {
     };
     let begun = Instant::now();
     // More than the daemon may have open.
-    let mut peers: Vec<Peer> = (0..150).map(|_| place.peer()).collect();
-    for peer in &mut peers {
+    let greeted = || {
+        let mut peer = place.peer();
         peer.greet(&token);
-    }
+        peer
+    };
+    let mut peers: Vec<Peer> = (0..150).map(|_| greeted()).collect();
     place.wait_for_line("newcomers have to wait");
     let waiting = peers.split_off(60);
     for mut peer in peers {

@@ -23,7 +23,7 @@ mod entering;
 
 const PROTOCOL: &[u8] = b"oxiray/test";
 const LIMIT: Duration = Duration::from_secs(60);
-const LIMITS: Limits = Limits { proving: Duration::from_secs(30), ticket: Duration::from_secs(3), silence: LIMIT };
+const LIMITS: Limits = Limits { proving: Duration::from_secs(30), ticket: Duration::from_secs(10), silence: LIMIT };
 
 fn loopback() -> SocketAddr {
     "127.0.0.1:0".parse().expect("an address")

@@ -202,7 +202,7 @@ fn act_as_part() {
     let status = match (name.as_str(), note.as_deref()) {
         ("is stopped", None) => {
             crate::leave_note(b"a note").expect("it is short");
-            switch.set(Duration::from_millis(100)).expect("it is set");
+            switch.set(Duration::from_secs(2)).expect("it is set");
             stop().expect("this process may be stopped");
             97
         }

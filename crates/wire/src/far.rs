@@ -194,6 +194,7 @@ mod tests {
     use crate::message::{Function, Goodbye, Message};
     use bytes::Bytes;
     use oxiray_records::{Cipher, Handover, Kind, Sealer, Secret};
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
     use std::io::{IoSlice, Write as _};
     use std::mem::MaybeUninit;
@@ -287,6 +288,8 @@ mod tests {
         near.receive(&mut Vec::new()).expect("open");
         near.send(&Goodbye::default());
         near.flush().expect("open");
+        let mut watched = [PollFd::new(&there, PollFlags::IN)];
+        assert_eq!(poll(&mut watched, Some(&Timespec { tv_sec: 60, tv_nsec: 0 })), Ok(1), "it has arrived");
         drop(far_keeper);
         let mut inbox = Vec::new();
         let ended = loop {

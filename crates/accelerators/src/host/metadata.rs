@@ -11,13 +11,13 @@ const ANSWER_BYTES_LIMIT: u64 = 64 * 1024;
 
 /// The instance's attribute, or `None` where the service does not have it or does not answer in time.
 pub(super) fn attribute(name: &str) -> Option<String> {
-    ask(SocketAddr::from(ADDRESS), name)
+    ask(SocketAddr::from(ADDRESS), name, TIME_LIMIT)
 }
 
-fn ask(address: SocketAddr, name: &str) -> Option<String> {
-    let mut stream = TcpStream::connect_timeout(&address, TIME_LIMIT).ok()?;
-    stream.set_read_timeout(Some(TIME_LIMIT)).ok()?;
-    stream.set_write_timeout(Some(TIME_LIMIT)).ok()?;
+fn ask(address: SocketAddr, name: &str, limit: Duration) -> Option<String> {
+    let mut stream = TcpStream::connect_timeout(&address, limit).ok()?;
+    stream.set_read_timeout(Some(limit)).ok()?;
+    stream.set_write_timeout(Some(limit)).ok()?;
     let request = format!(
         "GET /computeMetadata/v1/instance/attributes/{name} HTTP/1.0\r\n\
          Host: metadata.google.internal\r\nMetadata-Flavor: Google\r\n\r\n"
@@ -58,7 +58,7 @@ mod tests {
                 assert!(String::from_utf8(request).unwrap().contains("Metadata-Flavor: Google"));
                 stream.write_all(answer.as_bytes()).unwrap();
             });
-            ask(address, "accelerator-type")
+            ask(address, "accelerator-type", Duration::from_secs(60))
         })
     }
 
@@ -79,6 +79,6 @@ mod tests {
     #[test]
     fn no_service_is_no_answer() {
         let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        assert_eq!(ask(unused, "accelerator-type"), None);
+        assert_eq!(ask(unused, "accelerator-type", TIME_LIMIT), None);
     }
 }

@@ -175,9 +175,13 @@ mod tests {
     #[test]
     fn a_command_that_takes_too_long_is_stopped_with_its_children() {
         let begun = Instant::now();
-        let told = shell("echo slow >&2; sleep 100 & sleep 100", "", Duration::from_secs(5)).expect_err("late");
-        assert!(matches!(&told, CommandError::Late { said, .. } if said == "slow"), "{told}");
-        assert!(begun.elapsed() < Duration::from_secs(50));
+        // The shell may take some of that to begin.
+        let limits = [5, 60].map(Duration::from_secs);
+        let has_said = |told: &CommandError| matches!(told, CommandError::Late { said, .. } if said == "slow");
+        let mut told =
+            limits.iter().map(|limit| shell("echo slow >&2; sleep 600 & sleep 600", "", *limit).expect_err("late"));
+        assert!(told.any(|told| has_said(&told)));
+        assert!(begun.elapsed() < Duration::from_secs(500));
     }
 
     #[test]

@@ -176,7 +176,7 @@ impl Peer {
 
     /// The next message; nothing where the daemon hangs up.
     pub(crate) fn hear(&mut self) -> Option<Message> {
-        let until = Instant::now() + Duration::from_secs(20);
+        let until = Instant::now() + Duration::from_secs(60);
         loop {
             if !self.inbox.is_empty() {
                 return Some(self.inbox.remove(0).message);

@@ -145,7 +145,7 @@ fn an_owner_hears_of_a_death_whose_leftovers_do_not_die() {
     world.say(driver, request(1, &[GPU]));
     let (lease, worker) = world.granted(driver, 1);
     world.core.worker_died(worker);
-    world.pass(Duration::from_secs(1));
+    world.pass(Duration::from_secs(3));
     assert_eq!(world.ended(driver)[0].0, lease);
     assert_eq!(world.free("GPU"), 10_000, "the device of the tree that lives on stays granted");
 }

@@ -25,11 +25,21 @@ fn wrong_secrets_bar_the_proofs_of_their_address_and_no_certificate() {
     let head = Head::start();
     let (node, gateway, control, far) = member(&head);
     let wrong = JoinToken { secret: [0; 32], ..head.token.clone() };
-    for _ in 0..WRONG_PROOFS_MAX {
-        assert!(matches!(head.join(&wrong, NodeId::generate(), PROTOCOL), Err(JoinFailure::Refused)));
+    let until = Instant::now() + LIMIT;
+    let refused = || {
+        let failure = head.join(&wrong, NodeId::generate(), PROTOCOL).expect_err("it is wrong");
+        assert!(matches!(failure, JoinFailure::Refused | JoinFailure::Barred), "{failure:?}");
+    };
+    // Where they take longer than the time in which so many count, they are tried again.
+    loop {
+        for _ in 0..WRONG_PROOFS_MAX {
+            refused();
+        }
+        match head.join(&head.token, NodeId::generate(), PROTOCOL) {
+            Err(JoinFailure::Barred) => break,
+            other => assert!(Instant::now() < until, "it is not barred: {other:?}"),
+        }
     }
-    let barred = head.join(&head.token, NodeId::generate(), PROTOCOL);
-    assert!(matches!(barred, Err(JoinFailure::Barred)), "{barred:?}");
     let told = head.next(|event| matches!(event, Event::Told(_)));
     assert!(matches!(told, Event::Told(line) if line.contains("127.0.0.1")));
     reaches(&head, node, &gateway);

@@ -9,7 +9,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 
-const LIMIT: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
+const LIMIT: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
 /// Sends until the kernel takes no more.
 fn fill(socket: impl AsFd) {

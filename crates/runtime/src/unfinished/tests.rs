@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// Long enough for a test to look in between, and short enough to wait for.
 const SHORT: Duration = Duration::from_millis(50);

@@ -16,7 +16,7 @@ use oxiray_wire::message::{
     Promise, Publish, Reference, Returning, Sought, Subscribe, Unhold, Value, WorkerHeld,
 };
 use std::collections::{BTreeMap, VecDeque};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The head's stream, at the member.
 const HEAD: Key = 1 << 50;
@@ -142,7 +142,8 @@ impl Away {
         detail.is_over = is_over;
         head.core.as_head_mut().jobs.details.insert(job, detail);
         let node = self.member.core.node().plan().node;
-        head.core.as_head_mut().begin_resumption(BTreeMap::from([(node, Instant::now() + LIMIT)]));
+        let until = head.now + LIMIT;
+        head.core.as_head_mut().begin_resumption(BTreeMap::from([(node, until)]));
         self.head = head;
         self.up.clear();
         self.down.clear();

@@ -27,7 +27,7 @@ pub(super) struct World {
     pub(super) in_groups: BTreeMap<Key, Vec<u32>>,
     /// What was asked, and not answered.
     pub(super) questions: Vec<DeviceQuestion>,
-    now: Instant,
+    pub(super) now: Instant,
     pub(super) sent: Vec<(Key, Message)>,
     joined: Vec<(Key, Message, Key)>,
     killed: BTreeSet<Key>,
