@@ -331,7 +331,7 @@ impl HeadCore {
     }
 
     /// Whether nobody can tell for now how a worker is.
-    fn is_on_silent_member(&self, worker: Key) -> bool {
+    pub(super) fn is_on_silent_member(&self, worker: Key) -> bool {
         self.members.by_key.get(&self.members.member_with(worker)).is_some_and(|member| member.is_silent)
     }
 

@@ -2,6 +2,7 @@
 
 use super::HeadCore;
 use crate::amounts::by_name;
+use crate::clock::Alarm;
 use crate::failures::death;
 use crate::fairness::Holder;
 use crate::jobs::{JobDetail, JobEnd};
@@ -9,7 +10,7 @@ use crate::journal::Row;
 use crate::members::ProxiedClient;
 use crate::workers::{Duty, Worker};
 use oxiray_ids::{ActorId, JobId, NodeId};
-use oxiray_machine::{Effect, Key, does_not_die};
+use oxiray_machine::{DYING_LIMIT, Effect, Key, does_not_die};
 use oxiray_wire::message::{FailureCode, Goodbye, OutOfMemory, WorkerDied};
 use oxiray_wire::state::{ChronicleEntry, ChronicleEvent, ExitKind, WorkerDuty, WorkerExit, WorkerRow};
 use std::collections::BTreeMap;
@@ -81,6 +82,10 @@ impl HeadCore {
 
     /// What an actor held may never come back, and no other process of the actor may run beside this one.
     pub(super) fn worker_does_not_die(&mut self, key: Key) {
+        if self.is_on_silent_member(key) {
+            // Whether it lives is said when its node's lease is over.
+            return self.clock.alarm_at(self.clock.now + DYING_LIMIT, Alarm::Undying(key));
+        }
         let Some(worker) = self.workers.by_key.get(&key) else { return };
         if let Duty::Actor(id) = worker.duty {
             let reason = does_not_die(worker.pid.unwrap_or(0));

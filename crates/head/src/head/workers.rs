@@ -64,7 +64,9 @@ impl HeadCore {
     pub(super) fn expect_the_end(&mut self, key: Key) {
         let Some(worker) = self.workers.by_key.get_mut(&key).filter(|worker| !worker.end.is_doomed) else { return };
         worker.end.is_doomed = true;
-        self.clock.alarm_at(self.clock.now + DYING_LIMIT, Alarm::Undying(key));
+        // A member watches its own and tells: it is waited for longer, for one that is cut off is given up first.
+        let limit = if self.members.route(key).is_none() { DYING_LIMIT } else { DYING_LIMIT * 2 };
+        self.clock.alarm_at(self.clock.now + limit, Alarm::Undying(key));
         // What it has published is written down before it is killed: a head that ended with it would leave nobody to tell.
         if let Some(client) = self.clients.by_key.get(&key) {
             self.objects.known.client_dying(client.id);

@@ -2,11 +2,11 @@
 
 use super::{CPU, World, actor, request};
 use crate::Core;
-use oxiray_ids::{LeaseRequestNumber, NodeId};
+use oxiray_ids::{ActorId, LeaseRequestNumber, NodeId};
 use oxiray_machine::Key;
 use oxiray_resources::{Demand, Quantity, ResourceName};
 use oxiray_wire::Message;
-use oxiray_wire::message::{ActorCreate, LeaseCancel, LeaseReturn};
+use oxiray_wire::message::{ActorCreate, ActorKill, LeaseCancel, LeaseKill, LeaseReturn};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -173,6 +173,27 @@ fn with_a_member_end_its_leases_and_its_orders_are_queued_again() {
     pair.head.pass(WAIT);
     let refusal = pair.head.refusal(driver, 2);
     assert!(refusal.contains("A machine that could died, and no other has come for 30 s"), "{refusal}");
+}
+
+/// Owners see the streams to their workers end before anybody knows of the node, and ask for the workers' end.
+#[test]
+fn who_is_killed_on_a_node_that_is_silent_is_lost_with_it_and_not_said_to_outlive_that() {
+    let mut pair = Pair::new(0, 2);
+    let driver = pair.head.driver();
+    pair.head.say(driver, request(1, &[CPU]));
+    pair.head.say(driver, ActorCreate { max_restarts: -1, ..actor(1, &[CPU], &[CPU]) });
+    pair.exchange();
+    let (lease, _) = pair.head.granted(driver, 1);
+    pair.head.core.member_silent(pair.stream, true);
+    pair.head.say(driver, LeaseKill { lease });
+    pair.head.say(driver, ActorKill { actor: ActorId::new([1; 16]), restart: true });
+    pair.head.pass(Duration::from_secs(45));
+    assert!(pair.head.ended(driver).is_empty() && pair.head.deaths(driver, 1).is_empty(), "nothing is known yet");
+    pair.head.core.member_gone(pair.stream);
+    pair.head.settle();
+    let ended = pair.head.ended(driver);
+    assert!(ended.len() == 1 && ended[0].1.contains("that it ran on died"), "{ended:?}");
+    assert_eq!(pair.head.restarts(driver, 1).len(), 1, "the actor is made anew");
 }
 
 /// Calls go to an actor's first process before its constructor returns, and that it did may be on its way for ever.
