@@ -70,7 +70,7 @@ ALTERNATIVES = {
     "util.sgd": "was removed from Ray too: use torch.distributed inside the actors",
     "util.spark": "starts Ray inside Spark's executors, which Oxiray does not: start daemons with `oxiray start`",
     "util.tpu": "is not in this version: ask for TPU chips as a resource, with resources={'TPU': 4}",
-    "util.tracing": "is not in this version: call opentelemetry inside the tasks; ray.timeline() shows what ran when",
+    "util.tracing": "is not in this version: `oxiray start --head --otlp=URL` sends calls as spans to a collector; call opentelemetry inside the tasks for spans of your own",
     "util.xgboost": "was removed from Ray too: use the package xgboost_ray, or xgboost inside actors",
     "util.state.StateApiClient": "speaks to Ray's dashboard: use the functions of ray.util.state",
     "widgets": "shows notebooks' boxes, which Oxiray does not have",
