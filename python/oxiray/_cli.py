@@ -15,6 +15,7 @@ from typing import NoReturn
 #: Commands that Python runs, each with the function that does and the options it takes.
 PYTHON_COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "compat": ("oxiray.compat:main", ("--format", "--json")),
+    "debug": ("oxiray._commands:debug", ("--address", "--json")),
     "doctor": ("oxiray._doctor:main", ("--address", "--json")),
     "kill-actor": ("oxiray._commands:kill_actor", ("--address", "--force", "--name", "--namespace", "--no-restart")),
     "ray": ("oxiray._libraries.command:main", ("--as", "--from", "--output", "--untested")),

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 from oxiray import _session
 
@@ -74,3 +75,48 @@ def kill_actor(arguments: list[str]) -> int:
     return 0
 
 
+
+
+def debug(arguments: list[str]) -> int:
+    """Lists processes that stopped at a breakpoint, and debugs one; its status is 1 where there is none of that name."""
+    from oxiray import _debugger
+
+    parser = _parser("debug", "Lists processes that stopped at a breakpoint, and debugs one with the commands of pdb.")
+    parser.add_argument("session", nargs="?", help="the session, or its first digits; the default is to list them all and to ask")
+    parser.add_argument("--json", action="store_true", help="prints the list as JSON")
+    given = parser.parse_args(arguments)
+    with _connected(given.address):
+        found = _debugger.sessions()
+        if given.json:
+            import json
+
+            print(json.dumps(found))
+            return 0
+        if not given.session:
+            _print_sessions(found)
+            if not found or not sys.stdin.isatty():
+                return 0
+        try:
+            session = given.session or (found[0]["session"] if len(found) == 1 else input("Session (Enter: none): ").strip())
+        except (EOFError, KeyboardInterrupt):
+            return 0
+        if not session:
+            return 0
+        named = [facts for facts in found if facts["session"].startswith(session)]
+        if len(named) != 1:
+            which = "several sessions begin so" if named else "no process waits there"
+            print(f"error: {session}: {which}; `oxiray debug` lists those that there are", file=sys.stderr)
+            return 1
+        return _debugger.attach(named[0]["session"])
+
+
+def _print_sessions(found: list[dict[str, Any]]) -> None:
+    import time
+
+    if not found:
+        print("No process has stopped. `breakpoint()` in a task or an actor stops it, and RAY_DEBUG_POST_MORTEM=1 what fails.")
+    for facts in found:
+        waited = f"{time.time() - facts['since']:.0f} s ago"
+        what = facts["reason"] or "at a breakpoint"
+        print(f"{facts['session']}  {facts['name']}  pid {facts['pid']} on node {facts['node_id'][:12]}")
+        print(f"    {what}, {facts['place']}, {waited}{', a terminal is attached' if facts['attached'] else ''}")

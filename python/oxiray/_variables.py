@@ -189,6 +189,7 @@ SETTINGS: dict[str, tuple[Variable, ...]] = {
         Variable("RAY_DEDUP_LOGS_SKIP_REGEX", "lines that are never shown", "none"),
         Variable("RAY_IGNORE_UNHANDLED_ERRORS", "if set: errors that nobody looked at are not logged", "not set"),
         Variable("RAY_metric_cardinality_level", "`low`: exported metrics of tasks and actors leave out their names", "`recommended`"),
+        Variable("RAY_DEBUG_POST_MORTEM", "1: what fails in a worker waits for `oxiray debug` where it failed", "0"),
         Variable("RAY_USAGE_STATS_ENABLED", "nothing, as nothing is ever reported to anybody", "0"),
     ),
     "Training": (

@@ -91,6 +91,8 @@ def begin() -> None:
     if os.environ.get(_REAPS_CHILDREN, "").lower() in ("1", "true"):
         _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)
     _signal.signal(_signal.SIGTERM, _leave)
+    if "PYTHONBREAKPOINT" not in os.environ:
+        sys.breakpointhook = _stop
     if "OXIRAY_GPU_MEMORY" in os.environ:
         from oxiray import _gpu_memory
 
@@ -99,6 +101,13 @@ def begin() -> None:
     _has_begun = True
     if _is_preemptible:
         _listen()
+
+
+def _stop(*_: object, **__: object) -> None:
+    """What `breakpoint()` does: the process has no terminal of its own."""
+    from oxiray import _debugger
+
+    _debugger.stop_at(sys._getframe().f_back)
 
 
 #: Whether what this process is there for may end early, and whether it may be told so.
@@ -357,6 +366,11 @@ def describe(name: str, error: BaseException, task: str) -> bytes:
         _gpu_memory.explain(error)
     if getattr(error, "__dict__", {}).pop("_is_of_argument", False):
         return _pickling.dumps(_failures.from_dependency(name, error, *process))
+    if "RAY_DEBUG_POST_MORTEM" in os.environ:
+        from oxiray import _debugger
+
+        if _debugger.waits_for(error):
+            _debugger.post_mortem(error)
     seen = _cancellation.as_cancelled(error, task)
     described = _failures.from_current_exception(name, error, *process, None if seen is error else seen)
     return _pickling.dumps(described)

@@ -27,7 +27,7 @@ ray.cloudpickle.dumps(Line)
 WORSE = """
 import ray as r
 from ray import tune
-from ray.util import pdb, no_such_name; pdb.set_trace()
+from ray.util import ray_debugpy, no_such_name; ray_debugpy.set_trace()
 r.init(proxy_server_url='http://proxy', num_cpus=1)
 r.data.range(10)
 r.data.range(20)
@@ -60,7 +60,7 @@ def test_a_program_that_will_not(tmp_path: Path) -> None:
     told = json.loads(done.stdout)
     by_name = {name["name"]: name for name in told["names"]}
     missing = {name for name, told in by_name.items() if told["status"] == "missing"}
-    assert {"ray.tune", "ray.util.pdb.set_trace", "ray.util.no_such_name"} <= missing
+    assert {"ray.tune", "ray.util.ray_debugpy", "ray.util.no_such_name"} <= missing
     assert by_name["ray.init(proxy_server_url=)"]["status"] == "partial"
     assert by_name["ray.init"]["status"] == "there"
     assert "oxiray ray install" in by_name["ray.tune"]["advice"]

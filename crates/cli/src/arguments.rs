@@ -236,6 +236,10 @@ pub(crate) struct DashboardOptions {
     /// the cluster: `oxiray dashboard --history` shows it.
     #[arg(long, value_name = "DIRECTORY|URL", env = "OXIRAY_HISTORY")]
     pub(crate) history: Option<String>,
+    /// With --head: sends each call that has ended as a span to the OpenTelemetry collector at this URL, `http://HOST:4318`
+    /// (OTLP over HTTP). Headers are taken from OTEL_EXPORTER_OTLP_HEADERS.
+    #[arg(long, value_name = "URL")]
+    pub(crate) otlp: Option<String>,
     /// Exports the metrics of this node at this port, for Prometheus. Without it no port is opened for them.
     #[arg(long, value_name = "PORT")]
     pub(crate) metrics_export_port: Option<u16>,

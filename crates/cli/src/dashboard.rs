@@ -181,6 +181,22 @@ pub(crate) fn history(options: &StartOptions) -> anyhow::Result<Option<String>> 
     }
 }
 
+/// The collector that spans are sent to.
+pub(crate) fn spans(options: &StartOptions) -> anyhow::Result<Option<String>> {
+    let Some(given) = options.of_head.dashboard.otlp.as_deref().filter(|given| !given.is_empty() && options.head)
+    else {
+        return Ok(None);
+    };
+    let host = given.strip_prefix("http://").unwrap_or_default();
+    if host.is_empty() || host.starts_with(['/', ':']) {
+        bail!(
+            "--otlp={given} is no collector that spans can be sent to: name one that takes OTLP over plain HTTP, such as \
+             http://127.0.0.1:4318, which sends them on"
+        );
+    }
+    Ok(Some(given.to_owned()))
+}
+
 /// The address of the page with a key that opens it once.
 fn page(session: &Path) -> anyhow::Result<String> {
     let Running { url, .. } = running(session)?;

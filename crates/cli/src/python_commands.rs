@@ -3,6 +3,7 @@
 /// Each with what it does. A test compares them with those of the package.
 const COMMANDS: &[(&str, &str)] = &[
     ("compat", "Lists the names of Ray that a program uses, and whether Oxiray has them"),
+    ("debug", "Lists processes that stopped at a breakpoint, and debugs one"),
     ("doctor", "Checks the installation and this machine, and says what to do"),
     ("kill-actor", "Ends a named actor"),
     ("ray", "Makes a distribution named `ray` for pip, with Ray's own libraries"),

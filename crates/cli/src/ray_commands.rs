@@ -31,11 +31,6 @@ const ADVICE: &[(&[&str], &str)] = &[
          `oxiray start` names",
     ),
     (
-        &["debug"],
-        "`oxiray stack` shows where a process is, and `oxiray profile` what it does over some seconds: of a task, an actor, or a \
-         process id that `oxiray list workers` names",
-    ),
-    (
         &["kill-random-node"],
         "`oxiray drain NODE --deadline=0` ends a node that you choose; `oxiray list nodes` shows those that there are",
     ),

@@ -78,6 +78,7 @@ fn head_config(options: &StartOptions, is_first: bool) -> anyhow::Result<HeadCon
         job_order: options.of_head.scheduling.job_order.clone(),
         dashboard: dashboard::config(options, |name| std::env::var(name).ok())?,
         history: dashboard::history(options)?,
+        spans: dashboard::spans(options)?,
     })
 }
 

@@ -26,7 +26,7 @@ const OPTIONS: &[(&str, Takes, &str)] = &[
     ("plasma-directory", Takes::Text, "objects lie in memory without a name"),
     ("autoscaling-config", Takes::Text, "--autoscale names groups of machines"),
     ("no-redirect-output", Takes::Nothing, "the daemon writes to its log"),
-    ("ray-debugger-external", Takes::Nothing, "there is no debugger"),
+    ("ray-debugger-external", Takes::Nothing, "the debugger opens no port"),
     ("include-log-monitor", Takes::Truth, "the daemon itself reads what workers print"),
     ("log-style", Takes::Text, "the command prints in one style"),
     ("log-color", Takes::Text, "the command prints without colors"),

@@ -9,7 +9,8 @@
 //!                                                                          history ────────┘
 //! ```
 //!
-//! The same program records history, and shows what was recorded of clusters that are gone (`history.rs`).
+//! The same program records history, and shows what was recorded of clusters that are gone (`history.rs`); and sends calls as
+//! spans to a collector of OpenTelemetry (`spans.rs`).
 //!
 //! - HTTP-1: each request of a connection is judged anew by the porch's rules; a proof holds for one request.
 //! - HTTP-2: what a request may bring is bounded, and so is what is kept of an answer that nobody reads.
@@ -32,6 +33,7 @@ mod profiles;
 mod query;
 mod routes;
 mod server;
+mod spans;
 mod state;
 mod stream;
 mod table;
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         Order::Serve(options) => server::run(&options),
         Order::History(options) => history::serve(&options),
         Order::Report(options) => history::report(&options),
+        Order::Spans(options) => spans::run(&options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -22,6 +22,21 @@ pub(crate) enum Order {
     History(HistoryOptions),
     /// Writes what was recorded of a job into one file.
     Report(ReportOptions),
+    /// Sends calls as spans to a collector of OpenTelemetry.
+    Spans(SpansOptions),
+}
+
+/// Where spans are sent, and of which cluster.
+#[derive(Debug, Args)]
+pub(crate) struct SpansOptions {
+    /// The collector, `http://HOST:4318`.
+    pub(crate) collector: String,
+    /// The directory of the head's session.
+    #[arg(long)]
+    pub(crate) session: PathBuf,
+    /// The process to end with.
+    #[arg(long)]
+    pub(crate) daemon: Option<u32>,
 }
 
 /// Which history is shown.

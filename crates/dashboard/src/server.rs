@@ -65,7 +65,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 /// Runs until this is over. A thread that waits for a disk or for storage then is not waited for.
-fn block_on(serving: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+pub(crate) fn block_on(serving: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = LocalSet::new().block_on(&runtime, serving);
     runtime.shutdown_background();
@@ -262,7 +262,7 @@ async fn one<S: Answers>(site: Rc<S>, asked: Asked<Incoming>, _peer: SocketAddr)
 }
 
 /// This process ends with the daemon that started it, however that ends.
-fn end_with_daemon(daemon: Option<u32>) -> anyhow::Result<()> {
+pub(crate) fn end_with_daemon(daemon: Option<u32>) -> anyhow::Result<()> {
     let Some(daemon) = daemon else { return Ok(()) };
     rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
     let parent = rustix::process::getppid().map(Pid::as_raw_nonzero);

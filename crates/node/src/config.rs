@@ -154,6 +154,8 @@ pub struct HeadConfig {
     pub dashboard: Option<DashboardConfig>,
     /// Where the cluster's history is recorded: a directory, or `s3://bucket/prefix`; nowhere where it is left out.
     pub history: Option<String>,
+    /// The collector of OpenTelemetry that calls are sent to as spans, as a URL of plain HTTP; none where it is left out.
+    pub spans: Option<String>,
 }
 
 /// Where a node exports its metrics.

@@ -1,15 +1,10 @@
-"""What libraries ask of Ray's debugger, by another name that Ray has for it: see `util.rpdb`."""
+"""Another name that Ray has for `util.rpdb`."""
 
 from __future__ import annotations
 
 from oxiray import _missing
-from oxiray.util.rpdb import _is_ray_debugger_post_mortem_enabled
+from oxiray.util.rpdb import _is_ray_debugger_post_mortem_enabled, _post_mortem, set_trace
 
-
-def _post_mortem() -> None:
-    """Is never called, since no task waits for a debugger."""
-
-
-__all__ = ["_is_ray_debugger_post_mortem_enabled"]
+__all__ = ["_is_ray_debugger_post_mortem_enabled", "_post_mortem", "set_trace"]
 
 __getattr__ = _missing.attributes(__name__)

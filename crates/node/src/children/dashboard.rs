@@ -1,5 +1,5 @@
-//! The processes that answer over HTTP, a head's dashboard and a node's exporter of metrics, and the one that records history:
-//! one program, started where it was asked for, and again whenever it ends.
+//! The processes that answer over HTTP, a head's dashboard and a node's exporter of metrics, the one that records history and the one
+//! that sends spans: one program, started where it was asked for, and again whenever it ends.
 //!
 //! It is a visitor of this daemon, which never waits for it. Its end is a line in daemon.log, and no reason for anything else.
 
@@ -27,17 +27,19 @@ pub(crate) enum HttpPurpose {
     History(String),
     /// It exports the metrics of the node.
     Metrics(MetricsConfig),
+    /// It sends the cluster's calls as spans to that collector.
+    Spans(String),
 }
 
 impl HttpPurpose {
     /// What a daemon with this configuration starts it for.
     pub(crate) fn all(config: &Config) -> impl Iterator<Item = Self> {
-        let HeadConfig { dashboard, history, .. } = config.head.clone();
+        let HeadConfig { dashboard, history, spans, .. } = config.head.clone();
         let of_head = match dashboard {
             Some(dashboard) => Some(Self::Dashboard(dashboard, history)),
             None => history.map(Self::History),
         };
-        of_head.into_iter().chain(config.metrics.clone().map(Self::Metrics))
+        of_head.into_iter().chain(config.metrics.clone().map(Self::Metrics)).chain(spans.map(Self::Spans))
     }
 
     /// What people call it, and its file among the session's logs.
@@ -46,6 +48,7 @@ impl HttpPurpose {
             Self::Dashboard(..) => "dashboard",
             Self::History(_) => "history",
             Self::Metrics(_) => "metrics",
+            Self::Spans(_) => "spans",
         }
     }
 }
@@ -113,7 +116,8 @@ impl HttpProgram {
     fn command(&self, session: &Session) -> io::Result<Command> {
         let output = create(&session.logs().join(format!("{}.log", self.name())))?;
         let mut command = Command::new(std::env::current_exe()?.with_file_name(PROGRAM));
-        command.arg("serve").arg("--session").arg(session.directory()).arg(format!("--daemon={}", std::process::id()));
+        let order = if let HttpPurpose::Spans(_) = &self.purpose { "spans" } else { "serve" };
+        command.arg(order).arg("--session").arg(session.directory()).arg(format!("--daemon={}", std::process::id()));
         match &self.purpose {
             HttpPurpose::Dashboard(config, history) => {
                 add_dashboard(&mut command, config);
@@ -126,6 +130,9 @@ impl HttpProgram {
                 command.arg("--metrics-only").arg(format!("--port={port}"));
                 command.args(host.map(|host| format!("--host={host}")));
                 command.args(open.then_some("--metrics-open"));
+            }
+            HttpPurpose::Spans(collector) => {
+                command.arg(collector);
             }
         }
         command.env(SESSION_VARIABLE, session.directory());

@@ -1,0 +1,396 @@
+//! Calls as spans, sent to a collector of OpenTelemetry: OTLP over HTTP, as JSON.
+//!
+//! A process of its own, a visitor that only reads: what runs waits for nothing here.
+//!
+//! - SPANS-1: an attempt of a call is sent once, when it has ended: as far back as the cluster remembers attempts, and again
+//!   only where this process was started anew.
+//! - SPANS-2: what waits for a collector is bounded, and what had no room is counted and told of.
+
+mod collector;
+
+use crate::daemon::Daemon;
+use crate::options::SpansOptions;
+use crate::server::{block_on, end_with_daemon, limit_memory, say};
+use collector::{Collector, Sent};
+use oxiray_ids::{JobId, TaskId};
+use oxiray_state::{StateCopy, state_name};
+use oxiray_visitor::{VisitError, json};
+use oxiray_wire::message::{StateFollow, StateQuery, TaskStage};
+use oxiray_wire::state::{StateKind, TaskRow};
+use ring::digest::{SHA256, digest};
+use serde_json::{Value as Json, json as object};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeSet, VecDeque};
+use std::convert::Infallible;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
+
+/// How often tasks are asked for, at most; and how often in the time that an answer takes.
+const ASK_PERIOD: Duration = Duration::from_secs(2);
+const ASK_SHARE: u32 = 20;
+/// For how long after the last job ended tasks are asked for.
+const ASK_TAIL: Duration = Duration::from_secs(15);
+/// How many tasks an answer has.
+const TASKS_MAX: u32 = 10_000;
+/// How many attempts are remembered as sent, and wait to be.
+const REMEMBERED_MAX: usize = 200_000;
+const WAITING_MAX: usize = 50_000;
+/// How many attempts a request has.
+const BATCH_MAX: usize = 500;
+/// How long to wait where something does not work, doubled each time up to the last.
+const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// How long the last spans may take at the end.
+const FINISH_LIMIT: Duration = Duration::from_secs(4);
+
+/// Sends spans until the daemon or a signal ends it.
+pub(crate) fn run(options: &SpansOptions) -> anyhow::Result<()> {
+    end_with_daemon(options.daemon)?;
+    limit_memory()?;
+    let headers = std::env::var("OTEL_EXPORTER_OTLP_HEADERS").unwrap_or_default();
+    let collector = Collector::new(&options.collector, &headers)?;
+    say(&format!("spans of calls are sent to {}", collector.url()));
+    let session = options.session.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let exporter = Exporter {
+        session,
+        collector: Arc::new(collector),
+        attempts: RefCell::default(),
+        last_work: Cell::new(None),
+        is_news: Notify::new(),
+    };
+    block_on(async {
+        let daemon = Daemon::enter_reading(&options.session)?;
+        let hearing = daemon.clone();
+        let mut asks_to_end = signal(SignalKind::terminate())?;
+        let result = tokio::select! {
+            error = hearing.hear() => Err(error.context("the daemon is gone")),
+            _ = asks_to_end.recv() => Ok(()),
+            never = exporter.follow_jobs(&daemon) => match never {},
+            never = exporter.ask_for_tasks(&daemon) => match never {},
+            never = exporter.send_on() => match never {},
+        };
+        // What is not sent by then is lost, as by a kill.
+        let _ = tokio::time::timeout(FINISH_LIMIT, exporter.send_all()).await;
+        result
+    })
+}
+
+/// Which attempts were sent, and which wait.
+#[derive(Debug, Default)]
+struct Attempts {
+    known: BTreeSet<(TaskId, u32)>,
+    order: VecDeque<(TaskId, u32)>,
+    waiting: VecDeque<TaskRow>,
+    /// Those that had no room.
+    lost: u64,
+}
+
+impl Attempts {
+    /// Takes those that ended and are not known yet (SPANS-1).
+    fn take(&mut self, rows: Vec<TaskRow>) {
+        for row in rows {
+            let key = (row.task_id, row.attempt);
+            if row.ended_us == 0
+                || !matches!(row.stage, TaskStage::Finished | TaskStage::Failed)
+                || !self.known.insert(key)
+            {
+                continue;
+            }
+            self.order.push_back(key);
+            if self.order.len() > REMEMBERED_MAX
+                && let Some(oldest) = self.order.pop_front()
+            {
+                self.known.remove(&oldest);
+            }
+            if self.waiting.len() >= WAITING_MAX {
+                self.waiting.pop_front();
+                self.lost += 1;
+            }
+            self.waiting.push_back(row);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Exporter {
+    session: String,
+    collector: Arc<Collector>,
+    attempts: RefCell<Attempts>,
+    last_work: Cell<Option<Instant>>,
+    is_news: Notify,
+}
+
+impl Exporter {
+    /// Notes when the last job worked.
+    async fn follow_jobs(&self, daemon: &Daemon) -> Infallible {
+        let mut copy = StateCopy::default();
+        loop {
+            if copy.jobs.values().any(|job| !job.state.is_final()) {
+                self.last_work.set(Some(Instant::now()));
+            }
+            let asked = StateFollow { request: 0, kinds: vec![StateKind::Jobs], cursor: Some(copy.cursor()) };
+            match daemon.ask_within(ASK_TAIL / 3, asked).await {
+                Ok(changes) if json::check(changes.version).is_ok() => drop(copy.apply(changes)),
+                // Nothing happened for a while.
+                Err(VisitError::NoAnswer(_)) => {}
+                Ok(_) | Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    }
+
+    async fn ask_for_tasks(&self, daemon: &Daemon) -> Infallible {
+        loop {
+            let began = Instant::now();
+            if self.last_work.get().is_some_and(|at| at.elapsed() < ASK_TAIL) {
+                let asked =
+                    StateQuery { kind: StateKind::Tasks, limit: TASKS_MAX, detail: true, ..StateQuery::default() };
+                if let Ok(report) = daemon.ask(asked).await
+                    && json::check(report.version).is_ok()
+                {
+                    self.attempts.borrow_mut().take(report.tables.unwrap_or_default().tasks);
+                    self.is_news.notify_one();
+                }
+            }
+            tokio::time::sleep(ASK_PERIOD.max(began.elapsed() * ASK_SHARE)).await;
+        }
+    }
+
+    async fn send_on(&self) -> Infallible {
+        let (mut said, mut pause) = (String::new(), PAUSE);
+        loop {
+            let trouble = self.send_all().await;
+            let lost = std::mem::take(&mut self.attempts.borrow_mut().lost);
+            if lost > 0 {
+                say(&format!(
+                    "{lost} attempts of calls had no room while the collector did not answer, and are left out"
+                ));
+            }
+            if let Some(trouble) = trouble {
+                if trouble != said {
+                    say(&format!("spans cannot be sent: {trouble}; what has room is sent later"));
+                }
+                said = trouble;
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(PAUSE_MAX);
+                continue;
+            }
+            if !said.is_empty() {
+                say("spans are sent again");
+            }
+            (said, pause) = (String::new(), PAUSE);
+            self.is_news.notified().await;
+        }
+    }
+
+    /// Sends what waits. Returns why that did not work, where it did not.
+    async fn send_all(&self) -> Option<String> {
+        loop {
+            let rows: Vec<TaskRow> = self.attempts.borrow().waiting.iter().take(BATCH_MAX).cloned().collect();
+            if rows.is_empty() {
+                return None;
+            }
+            let body = request(&self.session, &rows).to_string();
+            let collector = Arc::clone(&self.collector);
+            let sent = tokio::task::spawn_blocking(move || collector.send(&body)).await;
+            match sent.unwrap_or_else(|error| Sent::Later(error.to_string())) {
+                Sent::Taken(None) => {}
+                Sent::Taken(Some(said)) | Sent::Refused(said) => {
+                    say(&format!("the collector leaves spans out: {said}"));
+                }
+                Sent::Later(trouble) => return Some(trouble),
+            }
+            let waiting = &mut self.attempts.borrow_mut().waiting;
+            // Some may have had to make room meanwhile.
+            let is_sent =
+                |row: &TaskRow| rows.iter().any(|sent| (sent.task_id, sent.attempt) == (row.task_id, row.attempt));
+            while waiting.front().is_some_and(is_sent) {
+                waiting.pop_front();
+            }
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// The trace of a job: its calls, from whatever process.
+fn trace_of(session: &str, job: JobId) -> String {
+    hex(&digest(&SHA256, format!("{session} {job}").as_bytes()).as_ref()[..16])
+}
+
+/// The span of an attempt, or of a part of it.
+fn span_of(task: TaskId, attempt: u32, part: &str) -> String {
+    hex(&digest(&SHA256, format!("{task} {attempt} {part}").as_bytes()).as_ref()[..8])
+}
+
+fn attribute(key: &str, value: &impl ToString) -> Json {
+    object!({"key": key, "value": {"stringValue": value.to_string()}})
+}
+
+fn number(key: &str, value: u64) -> Json {
+    // As text: JSON's numbers have 53 bits.
+    object!({"key": key, "value": {"intValue": value.to_string()}})
+}
+
+/// What a collector is sent of these attempts.
+fn request(session: &str, rows: &[TaskRow]) -> Json {
+    let version = env!("CARGO_PKG_VERSION");
+    let spans: Vec<Json> = rows.iter().flat_map(|row| spans(session, row)).collect();
+    object!({"resourceSpans": [{
+        "resource": {"attributes": [
+            attribute("service.name", &"oxiray"),
+            attribute("service.version", &version),
+            attribute("service.instance.id", &session),
+        ]},
+        "scopeSpans": [{"scope": {"name": "oxiray", "version": version}, "spans": spans}],
+    }]})
+}
+
+/// The span of an attempt from the call to its end, and below it what that time went to.
+fn spans(session: &str, row: &TaskRow) -> Vec<Json> {
+    let (trace, own) = (trace_of(session, row.task_id.job()), span_of(row.task_id, row.attempt, ""));
+    let span = |name: &str, id: &str, parent: Option<&str>, (from, to): (u64, u64)| {
+        object!({
+            "traceId": trace, "spanId": id, "parentSpanId": parent.unwrap_or_default(), "name": name, "kind": 1,
+            "startTimeUnixNano": (from * 1_000).to_string(), "endTimeUnixNano": (to.max(from) * 1_000).to_string(),
+        })
+    };
+    let origin = row.origin.unwrap_or_default();
+    let parent = origin.parent.map(|parent| span_of(parent, 0, ""));
+    let known = |at: u64| (at > 0).then_some(at);
+    let began = known(origin.called_us).or(known(row.started_us)).unwrap_or(row.ended_us);
+    let mut whole = span(&row.name, &own, parent.as_deref(), (began, row.ended_us));
+    whole["attributes"] = attributes(row).into();
+    if row.stage == TaskStage::Failed {
+        whole["status"] =
+            object!({"code": 2, "message": row.message.clone().or_else(|| row.error.clone()).unwrap_or_default()});
+    }
+    let ready = origin.ready_after_us.filter(|_| origin.called_us > 0).map(|after| origin.called_us + after);
+    let parts = [
+        ("wait for arguments", known(origin.called_us), ready),
+        ("wait for a worker", ready, known(row.started_us)),
+        ("run", known(row.started_us), known(row.ended_us)),
+    ];
+    let parts = parts.into_iter().filter_map(|(name, from, to)| Some((name, from?, to?)));
+    let below = parts
+        .filter(|(_, from, to)| to > from)
+        .map(|(name, from, to)| span(name, &span_of(row.task_id, row.attempt, name), Some(&own), (from, to)));
+    let below: Vec<Json> = below.collect();
+    std::iter::once(whole).chain(below).collect()
+}
+
+/// What is known of an attempt, under Ray's names where Ray has them.
+fn attributes(row: &TaskRow) -> Vec<Json> {
+    let mut found = vec![
+        attribute("ray.function", &row.function),
+        attribute("ray.task_id", &row.task_id),
+        attribute("ray.job_id", &row.task_id.job()),
+        attribute("oxiray.state", &state_name(row.task_id, row.stage)),
+        number("oxiray.attempt", row.attempt.into()),
+    ];
+    found.extend(row.node_id.map(|node| attribute("ray.node_id", &node)));
+    found.extend(row.worker_id.map(|worker| attribute("ray.worker_id", &worker)));
+    found.extend(row.pid.map(|pid| number("ray.pid", pid.into())));
+    found.extend(row.actor().map(|actor| attribute("ray.actor_id", &actor)));
+    for (resource, amount) in row.resources.iter().flat_map(|needed| &needed.by_name) {
+        found.push(object!({"key": format!("oxiray.resource.{resource}"), "value": {"doubleValue": amount}}));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use oxiray_ids::NodeId;
+    use oxiray_wire::message::CallOrigin;
+
+    fn task(number: u8) -> TaskId {
+        TaskId::new([number; 24])
+    }
+
+    fn ended(number: u8) -> TaskRow {
+        TaskRow {
+            task_id: task(number),
+            name: "train".into(),
+            function: "program.train".into(),
+            stage: TaskStage::Finished,
+            node_id: Some(NodeId::new([3; 28])),
+            pid: Some(71),
+            started_us: 5_000,
+            ended_us: 9_000,
+            origin: Some(CallOrigin {
+                parent: Some(task(9)),
+                called_us: 1_000,
+                ready_after_us: Some(1_500),
+                sent_after_us: None,
+            }),
+            ..TaskRow::default()
+        }
+    }
+
+    fn text<'json>(span: &'json Json, key: &str) -> &'json str {
+        span[key].as_str().expect("a text")
+    }
+
+    #[test]
+    fn an_attempt_has_a_span_below_its_caller_and_one_for_each_part_of_its_time() {
+        let made = spans("session", &ended(1));
+        let [whole, arguments, worker, run] = &made[..] else { panic!("{made:?}") };
+        assert_eq!((text(whole, "name"), text(whole, "parentSpanId")), ("train", span_of(task(9), 0, "").as_str()));
+        assert_eq!((text(whole, "traceId").len(), text(whole, "spanId").len()), (32, 16));
+        assert_eq!((text(whole, "startTimeUnixNano"), text(whole, "endTimeUnixNano")), ("1000000", "9000000"));
+        for (span, name, from, to) in [
+            (arguments, "wait for arguments", "1000000", "2500000"),
+            (worker, "wait for a worker", "2500000", "5000000"),
+            (run, "run", "5000000", "9000000"),
+        ] {
+            assert_eq!((text(span, "name"), text(span, "parentSpanId")), (name, text(whole, "spanId")));
+            assert_eq!((text(span, "startTimeUnixNano"), text(span, "endTimeUnixNano")), (from, to));
+            assert_eq!(text(span, "traceId"), text(whole, "traceId"));
+        }
+        let of =
+            |key: &str| whole["attributes"].as_array().expect("some").iter().find(|one| one["key"] == key).cloned();
+        assert_eq!(of("ray.pid"), Some(object!({"key": "ray.pid", "value": {"intValue": "71"}})));
+        assert_eq!(whole.get("status"), None);
+        let job = |session: &str| text(&spans(session, &ended(1))[0], "traceId").to_owned();
+        assert_ne!(job("session"), job("another"), "jobs of different sessions have the same numbers");
+    }
+
+    #[test]
+    fn what_failed_says_why_and_what_is_not_known_is_left_out() {
+        let row = TaskRow {
+            stage: TaskStage::Failed,
+            message: Some("it raised".into()),
+            origin: None,
+            started_us: 0,
+            ..ended(1)
+        };
+        let made = spans("session", &row);
+        assert_eq!(made.len(), 1);
+        assert_eq!(made[0]["status"], object!({"code": 2, "message": "it raised"}));
+        assert_eq!((text(&made[0], "startTimeUnixNano"), text(&made[0], "parentSpanId")), ("9000000", ""));
+    }
+
+    #[test]
+    fn an_attempt_is_taken_once_when_it_has_ended_and_what_waits_is_bounded() {
+        let mut attempts = Attempts::default();
+        let runs = TaskRow { stage: TaskStage::Runs, ended_us: 0, ..ended(1) };
+        attempts.take(vec![runs, ended(2)]);
+        attempts.take(vec![ended(1), ended(2), TaskRow { attempt: 1, ..ended(2) }]);
+        assert_eq!(attempts.waiting.len(), 3);
+        let many = |from: u32| (from..from + 60_000).map(|attempt| TaskRow { attempt, ..ended(3) }).collect::<Vec<_>>();
+        attempts.take(many(0));
+        assert_eq!((attempts.waiting.len(), attempts.lost), (WAITING_MAX, 10_003), "SPANS-2");
+        for round in 1..4 {
+            attempts.take(many(round * 60_000));
+        }
+        assert_eq!((attempts.known.len(), attempts.order.len()), (REMEMBERED_MAX, REMEMBERED_MAX));
+    }
+}
