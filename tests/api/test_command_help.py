@@ -65,7 +65,7 @@ def completed(line: str, tmp_path: Path) -> list[str]:
 def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
     assert completed("oxiray st", tmp_path) == ["start", "stop", "status", "stack"]
     # The daemon and what it runs are no commands for users.
-    assert completed("oxiray d", tmp_path) == ["drain", "drain-node", "device", "dashboard", "doctor"]
+    assert completed("oxiray d", tmp_path) == ["drain", "drain-node", "device", "dashboard", "debug", "doctor"]
     assert completed("oxiray job sub", tmp_path) == ["submit"]
     assert completed("oxiray start --token", tmp_path) == ["--token-file"]
 

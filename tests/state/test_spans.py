@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from homes import Home
+from homes import PREAMBLE, Home
 from watching import wait_until
 
 WORK = """
@@ -94,12 +97,23 @@ def start(folder: Path, url: str) -> Home:
     return home
 
 
+@contextlib.contextmanager
+def working(home: Home) -> Iterator[None]:
+    """A driver that has done its work, and stays until the end of the block: workers tell of their calls while they live."""
+    command, pipe = [sys.executable, "-c", f"{PREAMBLE}{WORK}\nprint('done', flush=True)\ninput()\n"], subprocess.PIPE
+    with subprocess.Popen(command, env=home.environment, stdin=pipe, stdout=pipe, text=True) as run:
+        assert run.stdin is not None and run.stdout is not None and run.stdout.readline() == "done\n"
+        yield
+        run.stdin.close()
+        run.wait(60)
+
+
 def test_each_call_is_a_span_below_its_caller(collector: Collector, tmp_path: Path) -> None:
     home = start(tmp_path, collector.url)
     try:
-        home.program(WORK)
         names = ("inner", "outer", "Counter.__init__", "Counter.add", "breaks")
-        wait_until(lambda: all(len(collector.named(name)) == 1 for name in names))
+        with working(home):
+            wait_until(lambda: all(len(collector.named(name)) == 1 for name in names))
         assert set(collector.asked) == {("/v1/traces", "secret")}
         [inner], [outer], [breaks] = map(collector.named, ("inner", "outer", "breaks"))
         assert inner["parentSpanId"] == outer["spanId"] and outer["parentSpanId"] == ""
@@ -119,13 +133,13 @@ def test_a_collector_that_is_busy_gets_them_later_and_each_once(collector: Colle
     collector.status = 503
     home = start(tmp_path, collector.url)
     try:
-        home.program(WORK)
         (log,) = tmp_path.rglob("spans.log")
-        wait_until(lambda: "spans cannot be sent: it answers 503" in log.read_text())
-        collector.status = 200
-        wait_until(lambda: "spans are sent again" in log.read_text())
-        home.program(WORK)
-        wait_until(lambda: len(collector.named("breaks")) == 2)
+        with working(home):
+            wait_until(lambda: "spans cannot be sent: it answers 503" in log.read_text())
+            collector.status = 200
+            wait_until(lambda: "spans are sent again" in log.read_text() and collector.named("breaks"))
+        with working(home):
+            wait_until(lambda: len(collector.named("breaks")) == 2)
         assert len({span["spanId"] for span in collector.spans}) == len(collector.spans), "none is sent twice"
         assert len({span["traceId"] for span in collector.spans}) == 2
     finally:
