@@ -40,10 +40,12 @@ class Sleeper:
         while not Path(marker).exists():
             time.sleep(0.01)
 
-    def waits_in_native_code(self, marker: str, seconds: int) -> None:
+    def waits_in_native_code(self, marker: str) -> None:
+        end = os.open(f"{marker}.end", os.O_RDWR)
         Path(marker).touch()
         # Called without giving the interpreter up, as an extension does that computes.
-        ctypes.PyDLL(None).sleep(seconds)
+        while ctypes.PyDLL(None).read(end, ctypes.create_string_buffer(1), 1) != 1:
+            pass
 
     def waits_in_a_thread(self, marker: str) -> None:
         thread = threading.Thread(target=self.waits_here, args=(marker,), name="beside")
@@ -111,17 +113,24 @@ def test_threads_of_an_actor_by_its_identifier_and_by_its_process(cluster: ray.R
     assert f"`Sleeper` beside\n    waits_here ({__file__}:" in text, text
 
 
+def let_go(marker: Path) -> None:
+    """Native code that waits there goes on."""
+    Path(f"{marker}.end").write_text("x")
+
+
 def test_native_code_that_holds_the_interpreter(cluster: ray.RayContext, tmp_path: Path) -> None:
     actor = Sleeper.remote()
     ray.get(actor.pid.remote())
     marker = tmp_path / "begun"
-    call = actor.waits_in_native_code.remote(str(marker), 40)
+    os.mkfifo(f"{marker}.end")
+    call = actor.waits_in_native_code.remote(str(marker))
     wait_until(marker.exists)
     (told,) = stacks(address_of(cluster), actor._actor_id.hex())
     assert functions(told)[0] == "waits_in_native_code"
     assert all(stack["frames"] for stack in told["stacks"])
     assert "native code holds the interpreter" in told["note"]
     assert not ray.wait([call], timeout=0)[0], "it was asked meanwhile"
+    let_go(marker)
     # Nothing was interrupted, and who waited for the interpreter does not stand in the way.
     assert ray.get(call) is None
     wait_until(lambda: stacks(address_of(cluster), actor._actor_id.hex())[0]["note"] == "")
@@ -182,15 +191,19 @@ def test_a_program_that_has_the_signal_or_has_closed_the_file(cluster: ray.RayCo
             (file,) = [number for number, target in opened.items() if target.startswith("/memfd:stacks")]
             with open(marker + ".other", "w") as other:
                 os.dup2(other.fileno(), file)
+        end = os.open(f"{marker}.end", os.O_RDWR)
         Path(marker).touch()
-        ctypes.PyDLL(None).sleep(30)
+        while ctypes.PyDLL(None).read(end, ctypes.create_string_buffer(1), 1) != 1:
+            pass
 
     for what, why in (("signal", "the program handles signal"), ("file", "has closed the file")):
         marker = tmp_path / what
+        os.mkfifo(f"{marker}.end")
         call = spoils.remote(str(marker), what)
         wait_until(marker.exists)
         (told,) = stacks(address_of(cluster), call.task_id().hex())
         assert told["stacks"] == [] and why in told["note"], told
+        let_go(marker)
         ray.get(call)
     assert (tmp_path / "file.other").read_text() == "", "nothing was written to the program's own file"
 
