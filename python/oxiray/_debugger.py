@@ -243,7 +243,8 @@ def _place_of(frame: FrameType) -> str:
 
 def _begin(place: str, reason: str) -> _Debugger:
     session = _Session(place, reason)
-    print(f"{reason or 'stopped at a breakpoint'}, {place}: run `oxiray debug {session.identifier}` on a machine of the cluster to debug it", file=sys.stderr, flush=True)
+    told = f"{reason or 'stopped at a breakpoint'}, {place}: run `oxiray debug {session.identifier}` on a machine of the cluster to debug it"
+    print(told, file=sys.stderr, flush=True)
     return _Debugger(session)
 
 
@@ -256,15 +257,16 @@ def stop_at(frame: FrameType | None) -> None:
 def set_trace(breakpoint_uuid: object = None) -> None:
     """Stops here until somebody debugs this process with `oxiray debug`, and lets it go on.
 
-    A driver whose standard input is a terminal is debugged there. `breakpoint()` does the same in workers, unless
-    PYTHONBREAKPOINT says otherwise.
+    A program that is not connected, and a driver whose standard input is a terminal, are debugged where they run.
+    `breakpoint()` does the same in workers, unless PYTHONBREAKPOINT says otherwise.
 
     Args:
-        breakpoint_uuid: Ignored, as its place in Ray's signature is kept.
+        breakpoint_uuid: Ignored: Ray's signature has it.
     """
     frame = sys._getframe().f_back
     assert frame is not None, "somebody has called this"
-    if not _core.context()["is_worker"] and sys.stdin is not None and sys.stdin.isatty():
+    has_terminal = sys.stdin is not None and sys.stdin.isatty()
+    if not _core.is_connected() or (has_terminal and not _core.context()["is_worker"]):
         pdb.Pdb().set_trace(frame)
         return
     stop_at(frame)

@@ -215,7 +215,7 @@ def f():
     print("to stderr", file=sys.stderr)
 
 ray.get(f.remote())
-time.sleep(6)
+time.sleep(1)
 """
     done = run_program(program)
     assert "to stdout" in done.stdout + done.stderr

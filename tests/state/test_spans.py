@@ -146,6 +146,11 @@ def test_a_collector_that_is_busy_gets_them_later_and_each_once(collector: Colle
         home.oxiray("stop", "--force")
 
 
+def test_a_node_that_joins_sends_none(tmp_path: Path) -> None:
+    refused = Home(tmp_path).oxiray("start", "--address=127.0.0.1:1", "--otlp=http://127.0.0.1:4318")
+    assert refused.returncode != 0 and "--otlp is of use with --head only" in refused.stderr
+
+
 @pytest.mark.parametrize("url", ["https://127.0.0.1:4318", "127.0.0.1:4318", "http://", "http://:4318"])
 def test_a_url_that_is_none_of_a_collector_is_refused(tmp_path: Path, url: str) -> None:
     refused = Home(tmp_path).oxiray("start", "--head", "--num-cpus=1", f"--otlp={url}")

@@ -166,6 +166,14 @@ def test_a_session_that_is_not_there_is_told_of() -> None:
     assert status == 1 and "ffffffff: no process waits there; `oxiray debug` lists those that there are" in told
 
 
+def test_a_program_that_is_not_connected_is_debugged_where_it_runs() -> None:
+    program = "from ray.util import pdb\nnumber = 7\npdb.set_trace()\nprint('goes on')\n"
+    done = subprocess.run(
+        [sys.executable, "-c", program], input="p number * 6\nc\n", capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "42" in done.stdout and done.stdout.endswith("goes on\n"), done
+
+
 def test_pythons_own_variable_decides() -> None:
     environment = {"env_vars": {"PYTHONBREAKPOINT": "0"}}
     assert ray.get(stops.options(runtime_env=environment).remote(3), timeout=60) == 8

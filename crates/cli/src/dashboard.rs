@@ -183,10 +183,10 @@ pub(crate) fn history(options: &StartOptions) -> anyhow::Result<Option<String>> 
 
 /// The collector that spans are sent to.
 pub(crate) fn spans(options: &StartOptions) -> anyhow::Result<Option<String>> {
-    let Some(given) = options.of_head.dashboard.otlp.as_deref().filter(|given| !given.is_empty() && options.head)
-    else {
-        return Ok(None);
-    };
+    let Some(given) = options.of_head.dashboard.otlp.as_deref() else { return Ok(None) };
+    if !options.head {
+        bail!("--otlp is of use with --head only: the head's machine sends the spans of all nodes");
+    }
     let host = given.strip_prefix("http://").unwrap_or_default();
     if host.is_empty() || host.starts_with(['/', ':']) {
         bail!(
