@@ -133,6 +133,7 @@ def test_a_collector_that_is_busy_gets_them_later_and_each_once(collector: Colle
     collector.status = 503
     home = start(tmp_path, collector.url)
     try:
+        wait_until(lambda: list(tmp_path.rglob("spans.log")))
         (log,) = tmp_path.rglob("spans.log")
         with working(home):
             wait_until(lambda: "spans cannot be sent: it answers 503" in log.read_text())
