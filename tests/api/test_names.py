@@ -24,7 +24,7 @@ util.accelerators.accelerators util.actor_pool util.annotations util.check_seria
 util.collective.collective_group.base_collective_group util.client util.client.common
 util.debug util.helpers util.joblib util.multiprocessing util.multiprocessing.pool util.queue
 train train.backend train.collective train.constants train.v2.api.data_parallel_trainer train.v2._internal.constants
-train.v2.jax util.scheduling_strategies util.serialization util.state util.state.api util.state.common util.state.exception
+train.v2.jax util.scheduling_strategies util.serialization util.state util.state.api util.state.common util.state.exception util.tpu
 """.split()
 
 

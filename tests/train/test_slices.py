@@ -2,44 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import ray
-from oxiray.train._slices import Slice
+from oxiray._slices import Slice
 from ray import train
 from ray.cluster_utils import Cluster
 from ray.train import ScalingConfig
 from ray.train.v2.jax import JaxTrainer
+from tpus import cluster_of_slices
 
-RECORDED = Path(__file__).resolve().parent.parent / "fixtures" / "hosts" / "tpu-v4"
 STAND_INS = Path(__file__).parent / "stand_ins"
 HEAD = "TPU-v4-16-head"
 
 
 @pytest.fixture
 def slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Cluster:
-    """Two slices of two hosts, which joined in no order, beside a head without devices."""
-    ray.shutdown()
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
-    request.addfinalizer(cluster.shutdown)
-    request.addfinalizer(ray.shutdown)
-    for name, host in (("beta", "1"), ("alpha", "1"), ("beta", "0"), ("alpha", "0")):
-        folder = tmp_path / f"{name}-{host}"
-        shutil.copytree(RECORDED, folder)
-        recorded = json.loads((folder / "host.json").read_text())
-        recorded["environment"] |= {"TPU_NAME": name, "TPU_WORKER_ID": host}
-        (folder / "host.json").write_text(json.dumps(recorded))
-        monkeypatch.setenv("OXIRAY_HOST_ROOT", str(folder))
-        # A second node of one machine takes no devices of itself.
-        cluster.add_node(num_cpus=1, resources={"TPU": 4})
-    monkeypatch.delenv("OXIRAY_HOST_ROOT")
-    ray.init(address=cluster.address)
-    return cluster
+    """Two slices of two hosts, which joined in no order."""
+    return cluster_of_slices(tmp_path, monkeypatch, request)
 
 
 def look() -> dict[str, Any]:

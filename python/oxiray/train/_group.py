@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from oxiray import _api, _core, actor, exceptions
-from oxiray.train import _inside, _placing, _slices, _use
+from oxiray import _api, _core, _slices, actor, exceptions
+from oxiray.train import _inside, _placing, _use
 from oxiray.train._exchange import Exchange
 from oxiray.train._ingest import Ingest
 from oxiray.train._scaling import ScalingConfig

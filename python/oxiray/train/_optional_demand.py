@@ -12,10 +12,9 @@ from __future__ import annotations
 import json
 import uuid
 
-from oxiray import _core, _strategies
+from oxiray import _core, _slices, _strategies
 from oxiray.experimental.internal_kv import _internal_kv_del, _internal_kv_put
 from oxiray.runtime_context import get_runtime_context
-from oxiray.train import _slices
 from oxiray.train._scaling import ScalingConfig
 
 _NAMESPACE = b"autoscaler"

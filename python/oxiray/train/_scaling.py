@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from oxiray import _gpu_memory, _labels, _option_rules
-from oxiray.train._slices import Slice
+from oxiray._slices import Slice
 
 #: What a worker takes of the resource that says which kind of device a machine has.
 _OF_KIND = 0.001

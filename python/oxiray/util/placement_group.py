@@ -58,8 +58,8 @@ class PlacementGroup:
         # A copy, as others may see the value only when the group is created.
         return _core.placement_group_ready(self._id, PlacementGroup(self._id, self.bundle_cache))
 
-    def wait(self, timeout_seconds: float = 30) -> bool:
-        """Waits until all bundles are reserved; False where that does not happen in time.
+    def wait(self, timeout_seconds: float | None = 30) -> bool:
+        """Waits until all bundles are reserved; False where that does not happen in time. None waits as long as it takes.
 
         Raises `TaskPlacementGroupRemoved` where the group is removed.
         """
