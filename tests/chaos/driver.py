@@ -21,6 +21,7 @@ from ticket import Ledger, Ticket, lines_of
 
 import ray
 from ray.experimental.internal_kv import _internal_kv_get, _internal_kv_put
+from ray.util.state import list_actors
 
 NAMESPACE = "chaos"
 #: How many values and detached actors each name of a driver has.
@@ -97,7 +98,11 @@ class Promises:
     def find_keeper(self, key: str) -> load.Account:
         """By its name where it was promised, and else made now."""
         if key in self.keepers:
-            return ray.get_actor(key, namespace=NAMESPACE)
+            try:
+                return ray.get_actor(key, namespace=NAMESPACE)
+            except ValueError as error:
+                known = list_actors(filters=[("name", "=", key)], detail=True)
+                raise load.Wrong(f"{error}. What is known of actors with this name: {known}") from None
         lasting = {"name": key, "lifetime": "detached", "namespace": NAMESPACE, "get_if_exists": True}
         return load.Account.options(max_restarts=-1, max_task_retries=-1, **lasting).remote(key)
 

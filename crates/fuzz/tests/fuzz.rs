@@ -6,7 +6,7 @@ use oxiray_fuzz::{frames, journal, porch, run};
 use oxiray_ids::WorkerNumber;
 use oxiray_wire::Message;
 use oxiray_wire::frame::HEADER_BYTES;
-use oxiray_wire::message::{Amount, ClusterQuery, NodeState, Stop};
+use oxiray_wire::message::{ActorAnswer, Amount, ChronicleBatch, ClusterQuery, NodeState, StateReport, Stop};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Seeds that did harm once.
@@ -85,6 +85,15 @@ fn the_hostile_say_everything_but_what_is_left_out_and_some_of_it_again() {
         );
         assert!(frames.values().any(|count| *count > 1));
     }
+}
+
+#[test]
+fn what_names_others_actors_is_heard_and_not_remembered() {
+    let found = |existed| Message::from(ActorAnswer { existed, ..ActorAnswer::default() });
+    for answer in [StateReport::default().into(), ChronicleBatch::default().into(), found(true)] {
+        assert!(left_out::names_what_is_others(&answer) && !left_out::of_client(&answer), "{answer:?}");
+    }
+    assert!(!left_out::names_what_is_others(&found(false)), "it is an actor of one's own");
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub fn of_client(message: &Message) -> bool {
 }
 
 /// Whoever knows the identifier of an object, an actor or a group may free, end or remove it, whoever made it. So those who
-/// say anything do not ask for others', and do not remember what tells them.
+/// say anything do not ask for others'.
 pub fn tells_what_is_others(message: &Message) -> bool {
     matches!(
         message,
@@ -43,6 +43,22 @@ pub fn tells_what_is_others(message: &Message) -> bool {
             | Message::ObjectDelete(_)
             | Message::CopyWanted(_)
     )
+}
+
+/// Whether it names what others made: an identifier of it is never remembered, as it may end what it names.
+pub fn names_what_is_others(message: &Message) -> bool {
+    let is_an_answer = matches!(
+        message,
+        Message::StateReport(_)
+            | Message::StateChanges(_)
+            | Message::ChronicleBatch(_)
+            | Message::WaitsReport(_)
+            | Message::TaskLog(_)
+            | Message::ObjectLog(_)
+            | Message::StackReport(_)
+    );
+    let is_of_a_name = matches!(message, Message::ActorAnswer(answer) if answer.existed);
+    is_an_answer || is_of_a_name || tells_what_is_others(message)
 }
 
 /// What a member does not say, or has one of its workers or proxied clients say.

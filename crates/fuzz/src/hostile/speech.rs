@@ -32,7 +32,7 @@ impl Speech {
 
     /// Remembers what was heard, but for what names what is others'.
     pub fn learn(&mut self, message: &Message) {
-        if !super::left_out::tells_what_is_others(message) {
+        if !super::left_out::names_what_is_others(message) {
             self.pool.learn(message);
         }
     }
