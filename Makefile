@@ -48,7 +48,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # What is packed has this time (1980, the first that an archive can name), so that it is the same whenever it is made.
 export SOURCE_DATE_EPOCH ?= 315532800
 
-# Bytecode is made of what is imported, when it is first: of most of what libraries bring nothing ever is.
+# pip compiles no bytecode here: Python does that for each module that is imported, and most modules of these libraries never are.
 PIP_QUIET := --quiet --no-compile
 
 PYTHON ?= python3
