@@ -22,6 +22,8 @@ _SIDES = {"v2": 2, "v3": 2, "v4": 3, "v5p": 3, "v5litepod": 2, "v6e": 2, "v7x": 
 #: Versions whose chips have one core; those of the others have two, and types are named by cores.
 _SINGLE_CORE = ("v5litepod", "v6e")
 _CHIPS_PER_HOST = 4
+#: Where the first of several slices listens for the others, unless the variable MEGASCALE_PORT says otherwise.
+MEGASCALE_PORT = "8081"
 #: With up to so many chips, slices of the versions with one core are one host.
 _CHIPS_OF_ONE_HOST = 8
 

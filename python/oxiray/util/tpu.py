@@ -23,8 +23,7 @@ from oxiray._slices import Slice
 from oxiray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from oxiray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-#: Where the first of several slices listens for the others.
-DEFAULT_MEGASCALE_PORT = "8081"
+DEFAULT_MEGASCALE_PORT = _slices.MEGASCALE_PORT
 #: How long slices may take to be free, in seconds.
 DEFAULT_TPU_HEAD_RESERVATION_TIMEOUT_S = 100.0
 _PROFILER_PORT = 9999
@@ -355,8 +354,8 @@ class SlicePlacementGroup:
     def release_head_pgs(self, slice_index: int | None = None) -> None:
         """Gives up what holds the slices, once their bundles are placed: those hold the chips. It may be called again.
 
-        One group holds all slices, so with a `slice_index` it goes when each of them was named. Raises `ValueError` for an index
-        of which no slice was reserved.
+        One group holds all slices, so with a `slice_index` it is removed when each of them was named. Raises `ValueError` for an
+        index that no slice has.
         """
         if slice_index is not None and not 0 <= slice_index < self._num_slices:
             raise ValueError(f"Invalid slice_index: {slice_index}. Slices have indexes from 0 to {self._num_slices - 1}")

@@ -7,15 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from oxiray._slices import MEGASCALE_PORT
 from oxiray.train import _inside
 from oxiray.train._configs import DataConfig, RunConfig
 from oxiray.train._scaling import ScalingConfig
 from oxiray.train.backend import Backend, BackendConfig
 from oxiray.train.data_parallel_trainer import DataParallelTrainer
-
-
-#: Where the slices of a group meet on the coordinator's machine, unless the variable says otherwise.
-_MEGASCALE_PORT = "8081"
 
 
 @dataclass
@@ -58,7 +55,7 @@ def _join(platform: str | None, host: str, port: int, size: int, slices: int) ->
         # Other than what a cloud has set for a machine, this is of the group that is there now.
         of_slice = {"COORDINATOR_ADDRESS": host, "NUM_SLICES": slices, "SLICE_ID": rank // (size // slices)}
         os.environ.update({f"MEGASCALE_{name}": str(value) for name, value in of_slice.items()})
-        os.environ.setdefault("MEGASCALE_PORT", _MEGASCALE_PORT)
+        os.environ.setdefault("MEGASCALE_PORT", MEGASCALE_PORT)
     # JAX opens the port itself, so it is let go of at the last moment.
     _inside.hold(None)
     if size > 1:
