@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import ray
+from watching import wait_until
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -45,14 +46,17 @@ def test_what_nested_tasks_asked_for_does_not_starve_the_driver(tmp_path: Path) 
     """Tasks that are made by tasks go first, but a driver's are served between them once there is room."""
 
     @ray.remote(num_cpus=0)
-    def make_many(enough: Path) -> int:
+    def make_many(begun: Path, enough: Path) -> int:
         made = 0
         while not enough.exists():
             ray.get([chain.remote(0) for _ in range(8)])
             made += 8
+            begun.touch()
         return made
 
-    busy = make_many.remote(tmp_path / "enough")
+    begun = tmp_path / "begun"
+    busy = make_many.remote(begun, tmp_path / "enough")
+    wait_until(begun.exists)
     mine = [chain.remote(0) for _ in range(20)]
     assert ray.get(mine, timeout=60) == [0] * 20, "they do not wait for the others' end"
     (tmp_path / "enough").touch()
