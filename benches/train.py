@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from compare import FOREIGN, machine  # noqa: E402  (it lies beside this file, not in a package)
 
 CASES = Path(__file__).parent / "train_cases.py"
+TENSOR_CASES = Path(__file__).parent / "tensor_cases.py"
 DEADLINE_S = 300
 #: What is compared: its key, what it is, its unit, how much better than Ray it has to be (None: as torchrun).
 ROWS = (
@@ -30,11 +31,19 @@ ROWS = (
     ("warm_fit_s", "a whole `fit()` of 20 steps, second of the program", "s", 1.0),
     ("report_s", "`train.report` without a checkpoint", "s", 200.0),
     ("recovery_s", "a worker's death until the first step of the next", "s", 4.0),
+    ("nearest_s", "1 GiB of tensors from actor to actor: `auto`, in Ray `gloo`", "s", 3.0),
+    ("group_s", "1 GiB of tensors from actor to actor, by `gloo` in both", "s", 1.0),
     ("memory_mb", "memory of all but the workers and the driver, besides what they share with those", "MB", 10.0),
 )
 
 
 def measure(who: str, python: str) -> dict[str, float]:
+    """Its programs once."""
+    tensors = {} if who == "torchrun" else run(who, python, TENSOR_CASES)
+    return run(who, python, CASES) | tensors
+
+
+def run(who: str, python: str, cases: Path) -> dict[str, float]:
     """One program once, in a session of its own."""
     folder = Path(tempfile.mkdtemp(prefix="oxb-"))
     environment = {key: value for key, value in os.environ.items() if not FOREIGN.match(key)}
@@ -42,9 +51,9 @@ def measure(who: str, python: str) -> dict[str, float]:
         "OXB_MARK": uuid.uuid4().hex, "RAY_TMPDIR": str(folder), "TMPDIR": str(folder), "HOME": str(folder),
         "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0", "OMP_NUM_THREADS": "1",
     }  # fmt: skip
-    command = [python, str(CASES)]
+    command = [python, str(cases)]
     if who == "torchrun":
-        command = [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(CASES), "torchrun"]
+        command = [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(cases), "torchrun"]
     environment["OXB_STARTED"] = str(time.time())
     try:
         done = subprocess.run(
@@ -103,8 +112,9 @@ def main() -> int:
     document = [
         "# Training: Oxiray, Ray and torchrun",
         "",
-        "One loop (`benches/train_cases.py`): 2 workers on the CPU, Gloo, a linear layer wrapped by DistributedDataParallel. Fresh",
-        f"programs that alternate, medians of {arguments.rounds} rounds. Written by `make bench-train`.",
+        "One loop (`benches/train_cases.py`): 2 workers on the CPU, Gloo, a linear layer wrapped by DistributedDataParallel; and two",
+        "actors of which one reads the other's tensors (`benches/tensor_cases.py`). Fresh programs that alternate, medians of",
+        f"{arguments.rounds} rounds. Written by `make bench-train`.",
         "",
         *facts,
         "",

@@ -73,7 +73,8 @@ def remote(*args: Any, **options: Any) -> Any:
     lifetime: "detached", "non_detached" or None. Whether it outlives its handles and its job; by default what the job says.
     get_if_exists: bool. Whether the actor of this name is returned where there is one; False by default.
     object_store_memory: int or None. Deprecated, and without effect. None by default.
-    enable_tensor_transport: bool or None. Without effect: tensors travel through the object store. None by default.
+    enable_tensor_transport: bool or None. Whether calls and `put` may leave tensors with the actor (`tensor_transport`); by default
+        where one of its methods says so.
     _actor_generator_backpressure_num_objects: int or None. Without effect. None by default.
 
     What has no effect is told of once, by the logger "ray".
@@ -102,10 +103,14 @@ def _make(target: Any, options: dict[str, Any]) -> Any:
 def put(value: Any, **keywords: Any) -> Any:
     """Stores a value in the object store and returns a reference, with which every process of the cluster can read it.
 
-    Raises `TypeError` if the value is a reference or cannot be serialized, and `ObjectStoreFullError` if there is no room.
+    With `_tensor_transport`, as of methods, the value's tensors stay with this actor until somebody asks for them. Raises
+    `TypeError` if the value is a reference or cannot be serialized, `ObjectStoreFullError` if there is no room, and `ValueError` for
+    a transport that is none, or that cannot be used here.
     """
-    if keywords:
-        _check_put(keywords)
+    if keywords and (transport := _checked_put(keywords)) is not None:
+        from oxiray import _device_objects
+
+        value = _device_objects.put_aside(value, transport)
     if not _core.is_connected():
         _session.ensure()
     if isinstance(value, ObjectRef):
@@ -121,12 +126,17 @@ def put(value: Any, **keywords: Any) -> Any:
         raise _serialization.refused(f"the put value {_serialization.shown(value)}", value, error.__cause__) from None
 
 
-def _check_put(keywords: dict[str, Any]) -> None:
+def _checked_put(keywords: dict[str, Any]) -> str | None:
     if keywords.pop("_owner", None) is not None:
         raise ValueError("put(_owner=...) does not exist any more: whoever puts a value owns it")
-    _without_effect.tell("put", {"_tensor_transport": keywords.pop("_tensor_transport", None)})
+    transport: str | None = keywords.pop("_tensor_transport", None)
     if keywords:
         raise TypeError(f"put() got an unexpected keyword argument '{next(iter(keywords))}'")
+    return transport
+
+
+#: Where the tensors of a reference's value are to be when it is read: buffers, or a device.
+targets: dict[ObjectRef, tuple[list[Any] | None, str | None]] = {}
 
 
 def get(object_refs: Any, *, timeout: float | None = None) -> Any:
@@ -143,6 +153,14 @@ def get(object_refs: Any, *, timeout: float | None = None) -> Any:
         timeout = None
     if _async_context.is_to_warn:
         _async_context.warn_of_blocking()
+    if targets:
+        from oxiray import _device_objects
+
+        return _device_objects.get_with_targets(object_refs, timeout)
+    return _got(object_refs, timeout)
+
+
+def _got(object_refs: Any, timeout: float | None) -> Any:
     if isinstance(object_refs, ObjectRef):
         return _core.get_one(object_refs, timeout)
     if isinstance(object_refs, ObjectRefGenerator):

@@ -244,16 +244,17 @@ def when_told(identifier: bytes, ask: Callable[[], bool], act: Callable[[], None
             act()
 
 
-def when_ended(reference: Any, act: Callable[[bytes], None]) -> bool:
+def when_ended(reference: Any, act: Callable[[bytes], None], *, kept: tuple[str, int] | None = None) -> bool:
     """Calls `act` with the object's identifier, in another thread, when nothing in this process refers to it any more.
 
-    False where this process does not own the object, and then nothing is called.
+    With what is kept for a stored object until then, a device and bytes: when nobody anywhere refers to it any more. False where
+    this process does not own the object, and then nothing is called.
     """
     start()
     identifier: bytes = reference.binary()
     with _lock:
         _watching.setdefault(identifier, []).append(act)
-        if _core.watch(reference):
+        if _core.watch(reference) if kept is None else _core.keep_on_device(reference, *kept):
             return True
         _watching.pop(identifier)
         return False

@@ -28,6 +28,8 @@ class DynamicObjectRefGenerator:
 
 #: The method of every actor that calls another one, named first among the arguments, with num_returns="dynamic".
 GATHER = "__oxiray_gather__"
+#: The method of every actor that calls another one, named first, whose result stays with the actor by a transport, named second.
+HOLD = "__oxiray_hold__"
 
 
 class Gathering:

@@ -33,6 +33,12 @@ _ELSEWHERE = {
     "oxiray.state": ("oxiray._private", "state"),
     "oxiray.worker": ("oxiray._private", "worker"),
 }
+#: Those of device objects.
+_OF_RDT = """
+CommunicatorMetadata TensorTransportManager TensorTransportMetadata register_tensor_transport set_target_device_for_ref
+set_target_for_ref wait_tensor_freed
+""".split()
+_ELSEWHERE |= {f"oxiray.experimental.{name}": ("oxiray.experimental.rdt", name) for name in _OF_RDT}
 _IMPORT_FROM = opcode.opmap["IMPORT_FROM"]
 
 

@@ -301,8 +301,15 @@ METHOD_RULES: dict[str, Rule] = {
     "_generator_backpressure_num_objects": Rule((int, NONE), _check_backpressure),
     "_num_objects_per_yield": Rule((int, NONE), _at_least(1, "a positive integer")),
     "enable_task_events": Rule((bool,)),
-    "tensor_transport": Rule((str, NONE)),
+    "tensor_transport": Rule((str, NONE), lambda _, value: _check_transport(value)),
 }
+
+
+def _check_transport(name: str | None) -> None:
+    from oxiray import _device_objects
+
+    if name not in _device_objects.ORDINARY:
+        _device_objects.transport_named(name)
 
 
 def check_method(given: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ Invariants:
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -235,6 +235,20 @@ def retried_as_sent(wanted: bool | tuple[type[BaseException], ...] | list[type[B
             "retry_exceptions=True, which stands for any error"
         )
     return _pickling.dumps(wanted)
+
+
+def groups_of(options: ActorOptions, methods: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """The concurrency groups of an actor whose methods have such options, with the one that hands out its tensors."""
+    from oxiray import _device_objects
+
+    enabled = options.given.get("enable_tensor_transport")
+    has_transports = any(given.get("tensor_transport") not in _device_objects.ORDINARY for given in methods)
+    if has_transports and enabled is False:
+        raise ValueError(
+            "Actor class has methods with @ray.method(tensor_transport=...) decorator but @ray.remote(enable_tensor_transport=False). "
+            "Either set enable_tensor_transport=True or remove the @ray.method(tensor_transport=...) decorator from the methods."
+        )
+    return {**options.concurrency_groups, **({_device_objects.GROUP: 1} if enabled or has_transports else {})}
 
 
 def _concurrency_groups(merged: Mapping[str, Any]) -> dict[str, int]:

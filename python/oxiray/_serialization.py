@@ -69,8 +69,15 @@ def of_arguments(error: TypeError, args: tuple[Any, ...], kwargs: dict[str, Any]
     return error
 
 
-def unreadable(error: Exception) -> exceptions.RaySystemError:
-    """The error for a value that cannot be deserialized here, which raised `error`."""
+def unreadable(error: Exception) -> exceptions.RayError:
+    """The error for a value that cannot be deserialized here, which raised `error`.
+
+    One of the runtime's own says what happened: what a part of the value was to be fetched from is gone.
+    """
+    if isinstance(error, exceptions.RayError) and not isinstance(error, exceptions.RaySystemError):
+        return error
+    if isinstance(error, exceptions.RayDirectTransportError):
+        return error
     return exceptions.RaySystemError(error, _failures.traceback_text(error))
 
 

@@ -16,9 +16,6 @@ _DASHBOARD = (
 )
 _ISOLATION = "no cgroups are made for the daemon's own processes: limit the program where it is started, as by systemd-run or a container"
 _REDIS = "there is no Redis: `oxiray start --head --store=...` says where the cluster's state is kept"
-_TRANSPORT = (
-    "tensors travel through the object store, as every other value does; they are copied to the host's memory and back"
-)
 _EVENTS = "the state API lists these calls all the same"
 _LABELS = "the labels of tasks and actors are shown nowhere"
 
@@ -43,7 +40,6 @@ OPTIONS: dict[str, dict[str, tuple[tuple[Any, ...], str]]] = {
         "_tracing_startup_hook": ((None,), "`oxiray start --head --otlp=URL` sends calls as spans; call opentelemetry inside the tasks for others"),
     },
     "remote": {
-        "enable_tensor_transport": ((None, False), _TRANSPORT),
         "enable_task_events": ((True,), _EVENTS),
         "_labels": ((None, {}), _LABELS),
         "_actor_generator_backpressure_num_objects": (
@@ -53,11 +49,9 @@ OPTIONS: dict[str, dict[str, tuple[tuple[Any, ...], str]]] = {
         ),
     },
     "method": {
-        "tensor_transport": ((None, "object_store", "OBJECT_STORE"), _TRANSPORT),
         "enable_task_events": ((True,), _EVENTS),
         "_labels": ((None, {}), _LABELS),
     },
-    "put": {"_tensor_transport": ((None, "object_store", "OBJECT_STORE"), _TRANSPORT)},
     "JobConfig": {
         "code_search_path": (
             (None, [], ()),

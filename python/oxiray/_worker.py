@@ -335,6 +335,10 @@ def _other_method(actor: Any, name: str) -> Any:
         return lambda function, *args, **kwargs: function(actor, *args, **kwargs)
     if name == _gathering.GATHER:
         return lambda wanted, *args, **kwargs: _gathering.Gathering(method(actor, wanted)[0])(*args, **kwargs)
+    if name == _gathering.HOLD:
+        from oxiray import _device_objects
+
+        return lambda wanted, transport, *args, **kwargs: _device_objects.held_call(method(actor, wanted)[0])(transport, *args, **kwargs)
     if name == "__ray_terminate__":
         return _worker_exit.exit_actor
     if name in getattr(actor, "__dict__", ()):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar, Union
 
 from oxiray import _core, _option_rules, _options, _pickling, _serialization, _session, _strategies
 from oxiray._async_context import has_async_methods
-from oxiray._gathering import GATHER
+from oxiray._gathering import GATHER, HOLD
 from oxiray._worker_exit import exit_actor as exit_actor
 from oxiray.exceptions import ActorAlreadyExistsError
 from oxiray.remote_function import Positions, code_of, is_generator_function, stream_terms
@@ -43,7 +43,8 @@ def method(*args: Any, **options: Any) -> Any:
         default what the actor says.
     retry_exceptions: bool or list of exception classes. Which exceptions of the method are retried too; False by default.
     enable_task_events: bool. Without effect: the state API lists every call. True by default.
-    tensor_transport: str or None. Without effect: tensors travel through the object store. None by default.
+    tensor_transport: str or None. How tensors of the result get to other processes: they stay with this one until somebody asks
+        for them. "auto" takes the nearest way, others are "gloo", "nccl" and "cuda_ipc"; None, the default, for the object store.
     _generator_backpressure_num_objects: int or None. How many objects of a generator may be unread before it waits; -1,
         the default, for any number.
     _num_objects_per_yield: int or None. How many references each yield returns; 1 by default.
@@ -98,7 +99,7 @@ def _methods_of(cls: type) -> dict[str, dict[str, Any]]:
 class ActorMethod:
     """A method of an actor: call it with `.remote(...)`. It keeps the actor as a handle does."""
 
-    __slots__ = ("_caller", "_generation", "_given", "_hold", "_is_gathering", "_name", "_results", "_shape", "_traits")
+    __slots__ = ("_caller", "_generation", "_given", "_hold", "_leading", "_name", "_results", "_shape", "_traits")
 
     def __init__(self, hold: Any, traits: Traits, name: str, given: dict[str, Any] | None = None) -> None:
         self._hold = hold
@@ -107,7 +108,10 @@ class ActorMethod:
         self._shape = traits.methods.get(name, {})
         self._given = given or {}
         self._results = self._chosen("num_returns", "streaming" if self._shape.get("yields") else 1)
-        self._is_gathering = self._results == "dynamic"
+        #: The arguments that come before those of the caller, where a method of the runtime calls the one that is meant.
+        self._leading: tuple[Any, ...] = (name,) if self._results == "dynamic" else ()
+        if (transport := self._chosen("tensor_transport", None)) not in (None, "object_store", "OBJECT_STORE"):
+            self._leading = (name, self._checked_transport(transport))
         self._prepare()
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> NoReturn:
@@ -124,8 +128,8 @@ class ActorMethod:
         if self._generation != _session.generation:
             self._prepare()
         try:
-            if self._is_gathering:
-                return self._caller.call((self._name, *args), kwargs)
+            if self._leading:
+                return self._caller.call((*self._leading, *args), kwargs)
             return self._caller.call(args, kwargs)
         except TypeError as error:
             callee = f"{self._traits.class_name}.{self._name}"
@@ -159,6 +163,22 @@ class ActorMethod:
                 return given[option]
         return default
 
+    def _checked_transport(self, name: str) -> Any:
+        from oxiray import _device_objects
+
+        transport = _device_objects.transport_named(name)
+        if self._results != 1:
+            raise ValueError(
+                f"Currently, methods with tensor_transport={transport.name} only support 1 return value. {self._name} has "
+                f"num_returns={self._results!r}: return a list or a dictionary of tensors"
+            )
+        if _device_objects.GROUP not in self._traits.groups:
+            raise ValueError(
+                f'Currently, methods with .options(tensor_transport="{transport.name}") are not supported when '
+                "enable_tensor_transport=False. Please set @ray.remote(enable_tensor_transport=True) on the actor class definition."
+            )
+        return transport
+
     def _prepare(self) -> None:
         _session.ensure()
         shape, traits = self._shape, self._traits
@@ -166,16 +186,16 @@ class ActorMethod:
         stream = stream_terms(self._results, ahead, self._chosen("_num_objects_per_yield", 1))
         label = self._given.get("name") or ""
         name = self._name
-        if self._is_gathering:
+        if self._leading:
             # The arguments begin with the method, so that they do not fit its signature.
-            label, name, shape = label or f"{traits.class_name}.{name}", GATHER, {}
+            label, name, shape = label or f"{traits.class_name}.{name}", GATHER if len(self._leading) == 1 else HOLD, {}
         self._caller = _core.Caller.of_method(
             hold=self._hold,
             class_name=traits.class_name,
             name=name,
             label=label,
             group=self._chosen("concurrency_group", ""),
-            results=1 if stream or self._is_gathering else int(self._results),
+            results=1 if stream or self._leading else int(self._results),
             retries=self._chosen("max_task_retries", traits.max_task_retries),
             retry_exceptions=_options.retried_as_sent(self._chosen("retry_exceptions", False), traits.language),
             stream=stream,
@@ -320,8 +340,9 @@ class ActorClass:
             self._code["is_async"] = has_async_methods(self._class)
         methods, is_async = self._code["methods"], self._code["is_async"]
         _options.check_submittable(options, is_async=is_async)
+        groups = _options.groups_of(options, [shape["options"] for shape in methods.values()])
         for name, shape in methods.items():
-            _option_rules.check_group(name, shape["options"].get("concurrency_group"), tuple(options.concurrency_groups))
+            _option_rules.check_group(name, shape["options"].get("concurrency_group"), tuple(groups))
         if (bind := self._code["positions"].bind) is not None:
             bind(*args, **kwargs)
         _session.ensure()
@@ -333,7 +354,7 @@ class ActorClass:
             max_task_retries=options.max_task_retries,
             max_pending_calls=options.max_pending_calls,
             unordered=options.is_unordered(is_async=is_async),
-            groups=tuple(options.concurrency_groups),
+            groups=tuple(groups),
             qualified=_serialization.name_of(self._class),
         )
         actor_id, hold, existing = self._create(
@@ -347,7 +368,7 @@ class ActorClass:
             detached=(options.lifetime or _session.default_lifetime) == "detached",
             get_if_exists=options.get_if_exists,
             max_concurrency=options.concurrency(is_async=is_async),
-            groups=list(options.concurrency_groups.items()),
+            groups=list(groups.items()),
             max_restarts=options.max_restarts,
             handle=_pickling.dumps(traits),
             strategy=_strategies.told(options, self.__qualname__),

@@ -42,13 +42,11 @@ GIVEN = {
         "_tracing_startup_hook": "a:b",
     },
     "remote": {
-        "enable_tensor_transport": True,
         "enable_task_events": False,
         "_labels": {"a": "b"},
         "_actor_generator_backpressure_num_objects": 2,
     },
-    "method": {"tensor_transport": "nccl", "enable_task_events": False, "_labels": {"a": "b"}},
-    "put": {"_tensor_transport": "nixl"},
+    "method": {"enable_task_events": False, "_labels": {"a": "b"}},
     "JobConfig": {"code_search_path": ["/x"], "_disable_job_level_lineage_reconstruction": True},
 }
 
@@ -68,15 +66,15 @@ def test_each_is_told_of_once(function: str, caplog: pytest.LogCaptureFixture) -
 
 
 def test_decorators_and_calls_tell(caplog: pytest.LogCaptureFixture) -> None:
-    @oxiray.remote(enable_tensor_transport=True)
+    @oxiray.remote(enable_task_events=False)
     class Trainer:
-        @oxiray.method(tensor_transport="nccl")
+        @oxiray.method(enable_task_events=False)
         def weights(self) -> None: ...
 
     assert Trainer is not None
     first = said(caplog)
     assert len(first) == 2
-    assert all("object store" in line for line in first)
+    assert all("state API" in line for line in first)
     oxiray.remote(enable_task_events=True, num_cpus=1)(lambda: None)
     oxiray.job_config.JobConfig(code_search_path=["/x"])
     assert len(said(caplog)) == 3
@@ -88,7 +86,7 @@ def test_init_and_put_tell_and_go_on() -> None:
         "ray.init(num_cpus=1, dashboard_host='0.0.0.0', _metrics_export_port=8080,\n"
         "         _system_config={'worker_register_timeout_seconds': 5, 'task_retry_delay_ms': 1},\n"
         "         logging_format='<%(name)s> %(message)s')\n"
-        "print(ray.get(ray.put(7, _tensor_transport='nixl')))\n"
+        "print(ray.get(ray.put(7, _tensor_transport='auto')))\n"
         "ray.shutdown()\n"
         "ray.init(num_cpus=1, dashboard_host='0.0.0.0')\n"
     )
@@ -97,7 +95,7 @@ def test_init_and_put_tell_and_go_on() -> None:
     lines = [line for line in done.stderr.splitlines() if "Started a local" not in line]
     assert len(lines) == 4, done.stderr
     assert all(line.startswith("<ray> ") for line in lines)
-    for part in ("dashboard_host", "`oxiray metrics`", "worker_register_timeout_seconds", "put(_tensor_transport=)"):
+    for part in ("dashboard_host", "`oxiray metrics`", "worker_register_timeout_seconds", "put(_tensor_transport=) has no effect outside of actors"):
         assert sum(part in line for line in lines) == 1, part
     assert "_system_config['task_retry_delay_ms']" not in done.stderr
 

@@ -61,13 +61,14 @@ fn as_json(store: &StoreState, references: Option<&[Json]>) -> anyhow::Result<St
     Ok(serde_json::to_string_pretty(&told)?)
 }
 
-/// Where each object lies, by what the daemon knows of its store. What is small lies with its owner.
+/// Where each object lies, by what the daemon knows of its store. What is small lies with its owner, tensors on a device there.
 fn add_places(rows: &mut [Json], objects: &[Holding]) {
     let places: BTreeMap<String, &str> =
         objects.iter().filter_map(|held| Some((held.object.hex(), held.place.as_deref()?))).collect();
     for row in rows {
         let unstored = if row["object_size"].as_i64() == Some(-1) { "not made yet" } else { "with its process" };
-        let place = row["object_id"].as_str().and_then(|id| places.get(id)).copied().unwrap_or(unstored);
+        let stored = row["object_id"].as_str().and_then(|id| places.get(id)).copied();
+        let place = row["device"].as_str().or(stored).unwrap_or(unstored);
         row["place"] = place.into();
     }
 }
@@ -177,6 +178,9 @@ mod tests {
         assert!(text.contains("\n1 reference on 10.0.0.2,"), "{text}");
         assert!(text.contains("bb  2.000 MB") && text.contains("on disk") && !text.contains("aa "), "{text}");
         assert!(text.contains("not made yet"), "{text}");
+        rows[0]["device"] = "cuda:0".into();
+        add_places(&mut rows, &[]);
+        assert_eq!((rows[0]["place"].as_str(), rows[1]["place"].as_str()), (Some("cuda:0"), Some("with its process")));
         let text = grouped(&rows, &MemoryOptions { no_format: true, ..options });
         assert!(text.contains("bb, 2.000 MB, LOCAL_REFERENCE,"), "{text}");
     }

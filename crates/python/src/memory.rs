@@ -69,6 +69,15 @@ fn watch(reference: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(ids.into_iter().all(|id| runtime.watch(id)))
 }
 
+/// Asks for news when nobody anywhere refers to a stored object of this process's any more, for which it keeps so many bytes on a
+/// device.
+#[pyfunction]
+fn keep_on_device(reference: &Bound<'_, PyAny>, device: String, size: u64) -> PyResult<bool> {
+    let runtime = process::required()?;
+    let ids = ids_of(&runtime, &PyList::new(reference.py(), [reference])?)?;
+    Ok(ids.into_iter().all(|id| runtime.keep_on_device(id, device.clone(), size)))
+}
+
 /// Gives the memory of these objects back, whoever refers to them.
 #[pyfunction]
 fn free(references: &Bound<'_, PyList>) -> PyResult<()> {
@@ -108,6 +117,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(holdings, module)?)?;
     module.add_function(wrap_pyfunction!(sizes, module)?)?;
     module.add_function(wrap_pyfunction!(watch, module)?)?;
+    module.add_function(wrap_pyfunction!(keep_on_device, module)?)?;
     module.add_function(wrap_pyfunction!(note_environment, module)?)?;
     module.add_function(wrap_pyfunction!(free, module)?)?;
     module.add_function(wrap_pyfunction!(collect_garbage, module)?)?;

@@ -99,10 +99,20 @@ fn exception_in(py: Python<'_>, blob: &Bytes) -> PyErr {
 /// Keeps a value; returns a reference to it.
 #[pyfunction]
 fn put(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<ObjectRef> {
+    put_within(py, value, INLINE_BYTES)
+}
+
+/// A new object in the store, however small it is.
+#[pyfunction]
+fn put_stored(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<ObjectRef> {
+    put_within(py, value, 0)
+}
+
+fn put_within(py: Python<'_>, value: &Bound<'_, PyAny>, inline_bytes: usize) -> PyResult<ObjectRef> {
     let runtime = process::required()?;
     let serialized = Serialized::of(value)?;
     let (task, index) = runtime.next_put(serialized.size());
-    let value = keep(py, &runtime, task.object(index), serialized, INLINE_BYTES)?;
+    let value = keep(py, &runtime, task.object(index), serialized, inline_bytes)?;
     let id = runtime.put(task, index, value);
     crate::sites::note(py, &runtime, [id], "put object")?;
     Ok(ObjectRef::adopt(runtime, id))
@@ -298,6 +308,7 @@ fn id_of(runtime: &Runtime, reference: &Bound<'_, PyAny>) -> PyResult<ObjectId> 
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(put, module)?)?;
+    module.add_function(wrap_pyfunction!(put_stored, module)?)?;
     module.add_function(wrap_pyfunction!(get_all, module)?)?;
     module.add_function(wrap_pyfunction!(get_one, module)?)?;
     module.add_function(wrap_pyfunction!(wait_some, module)?)?;

@@ -5,7 +5,7 @@ use crate::core::DAEMON;
 use crate::core::actors::ActorPhase;
 use crate::core::contained::ScannedValue;
 use crate::core::identity::Identity;
-use crate::core::objects::is_error;
+use crate::core::objects::{OnDevice, is_error};
 use crate::core::questions::DaemonAnswer;
 use crate::core::signals::ClientEvent;
 use crate::core::work::{Arguments, Class, ClassIndex, Work};
@@ -259,6 +259,12 @@ impl Runtime {
     /// does not own it.
     pub fn watch(&self, id: ObjectId) -> bool {
         self.shared.with(|state| state.objects.watch(id))
+    }
+
+    /// Keeps `size` bytes on a device for a stored object, until [`ClientEvent::Ended`] tells that nobody anywhere refers to that any
+    /// more; `false` where this process does not own it.
+    pub fn keep_on_device(&self, id: ObjectId, device: String, size: u64) -> bool {
+        self.shared.with(|state| state.objects.keep_on_device(id, OnDevice { device, size }))
     }
 
     /// The next thing for this process's user to know; waits for it.

@@ -214,6 +214,7 @@ const OBJECTS: &[Column<ObjectRow>] = &[
     column("type", Main, |row| if row.is_worker { "WORKER" } else { "DRIVER" }.into()),
     column("pid", Main, |row| row.pid.into()),
     column("ip", Main, |row| (&row.ip).into()),
+    column("device", Main, |row| (!row.device.is_empty()).then_some(&row.device).into()),
 ];
 
 const RUNTIME_ENVS: &[Column<EnvironmentRow>] = &[
@@ -394,6 +395,7 @@ pub(crate) fn use_name(used: ObjectUse) -> &'static str {
         ObjectUse::Argument => "USED_BY_PENDING_TASK",
         ObjectUse::Referred => "LOCAL_REFERENCE",
         ObjectUse::Contained => "CAPTURED_IN_OBJECT",
+        ObjectUse::Device => "HELD_ON_DEVICE",
     }
 }
 

@@ -1,4 +1,4 @@
-"""What Ray does not promise to keep, and programs use: the cluster's small key-value store."""
+"""What Ray does not promise to keep, and programs use: the cluster's small key-value store, device objects."""
 
 from __future__ import annotations
 

@@ -268,6 +268,7 @@ pub(crate) fn objects(rows: &[ObjectRow]) -> Vec<Row> {
             ObjectUse::Argument => "an argument of a call",
             ObjectUse::Referred => "a reference",
             ObjectUse::Contained => "contained in another",
+            ObjectUse::Device => "keeps tensors on a device",
             ObjectUse::Unknown => "a record",
         };
         let cells = json!({

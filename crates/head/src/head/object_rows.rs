@@ -17,6 +17,7 @@ impl HeadCore {
     pub(super) fn object_log(&mut self, from: Key, mut log: ObjectLog) {
         for record in &mut log.records {
             record.site = cut(std::mem::take(&mut record.site));
+            record.device = cut(std::mem::take(&mut record.device));
         }
         let number = log.number;
         self.figures.census.hear(number, from, |_, heard| heard.objects.push(ObjectReport { by: from, log }));
@@ -51,6 +52,7 @@ impl HeadCore {
                     is_worker,
                     pid,
                     ip: self.members.ip_of(*by).to_owned(),
+                    device: record.device.clone(),
                 });
             }
         }

@@ -46,6 +46,15 @@ impl Effects {
     }
 }
 
+/// What this process keeps on a device for an object.
+#[derive(Debug)]
+pub(crate) struct OnDevice {
+    /// The device, as the program names it.
+    pub(crate) device: String,
+    /// Bytes.
+    pub(crate) size: u64,
+}
+
 #[derive(Debug)]
 struct Object {
     owner: WorkerId,
@@ -98,6 +107,8 @@ pub(crate) struct Objects {
     keeps: bool,
     /// Objects whose end someone in this process asked to be told of.
     watched: FxHashSet<ObjectId>,
+    /// What this process keeps on devices for stored objects of its own, until nobody anywhere refers to them any more.
+    on_devices: FxHashMap<ObjectId, OnDevice>,
     /// What is to be told after what is told now: chains of tasks may be longer than a stack is deep.
     to_apply: VecDeque<Effects>,
     is_applying: bool,
@@ -108,8 +119,9 @@ impl Objects {
         let (known, kept) = (Table::default(), FxHashMap::default());
         let sites = sites::Sites::default();
         let to_apply = VecDeque::new();
-        let watched = FxHashSet::default();
-        Self { me, known, values_came: 0, errors_came: 0, sites, kept, keeps, watched, to_apply, is_applying: false }
+        let (watched, on_devices) = (FxHashSet::default(), FxHashMap::default());
+        let (values_came, errors_came, is_applying) = (0, 0, false);
+        Self { me, known, values_came, errors_came, sites, kept, keeps, watched, on_devices, to_apply, is_applying }
     }
 
     /// What is to be told now; nothing where something is being told, after which this is.
@@ -199,6 +211,10 @@ impl Objects {
         let Some(object) = found else { return Vec::new() };
         self.sites.forget(id);
         if !self.watched.is_empty() && self.watched.remove(&id) {
+            effects.ended.push(id);
+        }
+        // Of one that never left this process the daemon says nothing.
+        if !object.promised && self.leave_device(id) {
             effects.ended.push(id);
         }
         effects.unhold.extend((0..object.holds).map(|_| id));
@@ -350,6 +366,26 @@ impl Objects {
         is_own
     }
 
+    /// Keeps something on a device until nobody anywhere refers to a stored object any more, which is told; `false` where this
+    /// process does not own that.
+    pub(crate) fn keep_on_device(&mut self, id: ObjectId, what: OnDevice) -> bool {
+        let is_own = self.is_own(id);
+        if is_own {
+            self.on_devices.insert(id, what);
+        }
+        is_own
+    }
+
+    /// What is kept on devices, by the objects that it is kept for.
+    pub(crate) fn on_devices(&self) -> impl Iterator<Item = (ObjectId, &OnDevice)> {
+        self.on_devices.iter().map(|(id, what)| (*id, what))
+    }
+
+    /// Nobody anywhere refers to the object any more; whether something was kept on a device for it.
+    pub(crate) fn leave_device(&mut self, id: ObjectId) -> bool {
+        !self.on_devices.is_empty() && self.on_devices.remove(&id).is_some()
+    }
+
     /// The process that owns the object.
     pub(crate) fn owner(&self, id: ObjectId) -> WorkerId {
         self.known.get(&id).map_or(self.me, |object| object.owner)
@@ -463,6 +499,26 @@ mod tests {
         objects.expect(ids[0]);
         objects.release(ids[0], &mut effects);
         assert_eq!(effects.ended, vec![ids[0]], "it was told already");
+    }
+
+    #[test]
+    fn what_is_kept_on_a_device_is_left_here_only_where_its_object_never_left() {
+        let (me, other, ids) = ids();
+        let mut objects = Objects::new(me, false);
+        let mut effects = Effects::default();
+        for id in &ids[..2] {
+            objects.put(*id, inline(&[]), 1);
+        }
+        objects.borrow(ids[2], other);
+        let mut keep = |id: &ObjectId| objects.keep_on_device(*id, OnDevice { device: "cuda:0".into(), size: 8 });
+        assert_eq!([keep(&ids[0]), keep(&ids[1]), keep(&ids[2])], [true, true, false]);
+        assert_eq!(objects.on_devices().count(), 2);
+        objects.promise(&ids[1..2]);
+        objects.release(ids[0], &mut effects);
+        objects.release(ids[1], &mut effects);
+        objects.published(ids[1], &mut effects);
+        assert_eq!(effects.ended, vec![ids[0]], "others may refer to what was promised");
+        assert!(objects.leave_device(ids[1]) && !objects.leave_device(ids[1]));
     }
 
     #[test]

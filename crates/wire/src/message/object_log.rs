@@ -47,6 +47,9 @@ pub struct ObjectRecord {
     /// Where its reference was made; empty where that was not recorded.
     #[field(6)]
     pub site: String,
+    /// The device that tensors of the sender's are on which it keeps for this object, whose bytes `size` then is; empty otherwise.
+    #[field(7)]
+    pub device: String,
 }
 
 /// What keeps an object in a process; of several the first in this order but [`ObjectUse::Unknown`].
@@ -64,4 +67,6 @@ pub enum ObjectUse {
     Referred = 4,
     /// A value that is there contains it.
     Contained = 5,
+    /// Tensors on a device are kept for it.
+    Device = 6,
 }

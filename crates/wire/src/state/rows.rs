@@ -541,6 +541,9 @@ pub struct ObjectRow {
     /// Its machine's address.
     #[field(9)]
     pub ip: String,
+    /// The device that the process keeps tensors on for it; empty where it keeps none.
+    #[field(10)]
+    pub device: String,
 }
 
 /// A runtime environment that workers of a node have.

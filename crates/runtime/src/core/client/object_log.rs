@@ -25,7 +25,11 @@ impl<I: Io> Client<I> {
     pub(crate) fn tell_of_objects(&mut self, number: u64) {
         let (uses, sent) = (self.uses_of_objects(), self.sent());
         let mut records = Vec::new();
-        for (id, owned, value, count) in self.objects.all().take(RECORDS_MAX) {
+        for (id, held) in self.objects.on_devices().take(RECORDS_MAX) {
+            let (size, device) = (Some(held.size), held.device.clone());
+            records.push(ObjectRecord { object: id, size, device, used: ObjectUse::Device, ..ObjectRecord::default() });
+        }
+        for (id, owned, value, count) in self.objects.all().take(RECORDS_MAX - records.len()) {
             let (stage, attempt) = self.stage_of(id, owned, value, &sent);
             let used = self.what_keeps(id, count, uses.get(&id).copied().unwrap_or_default());
             records.push(ObjectRecord {
@@ -35,6 +39,7 @@ impl<I: Io> Client<I> {
                 attempt,
                 used,
                 site: self.objects.site(id).unwrap_or_default().to_owned(),
+                device: String::new(),
             });
         }
         let records_sites = self.objects.records_sites();

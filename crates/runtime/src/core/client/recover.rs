@@ -228,6 +228,10 @@ impl<I: Io> Client<I> {
     /// Nobody anywhere refers to a stored object any more that was this process's own.
     pub(crate) fn forgotten_elsewhere(&mut self, id: ObjectId) {
         self.objects.keep_no_longer(id);
+        if self.objects.leave_device(id) {
+            self.signals.news.push_back(ClientEvent::Ended(id));
+            self.signals.changed = true;
+        }
         if self.lineage.leave_elsewhere(id) {
             self.drop_task_spec_user(id);
         }
