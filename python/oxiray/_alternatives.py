@@ -71,7 +71,6 @@ ALTERNATIVES = {
     "util.spark": "starts Ray inside Spark's executors, which Oxiray does not: start daemons with `oxiray start`",
     "util.tpu.SubslicePlacementGroup": "is not in this version: reserve a whole slice with ray.util.tpu.slice_placement_group()",
     "util.tpu.subslice_placement_group": "is not in this version: reserve a whole slice with ray.util.tpu.slice_placement_group()",
-    "util.tracing": "is not in this version: `oxiray start --head --otlp=URL` sends calls as spans to a collector; call opentelemetry inside the tasks for spans of your own",
     "util.xgboost": "was removed from Ray too: use the package xgboost_ray, or xgboost inside actors",
     "util.state.StateApiClient": "speaks to Ray's dashboard: use the functions of ray.util.state",
     "widgets": "shows notebooks' boxes, which Oxiray does not have",

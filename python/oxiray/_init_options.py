@@ -77,6 +77,7 @@ class InitOptions:
     logging_level: int = logging.INFO
     logging_format: str | None = None
     logging_config: dict[str, Any] | None = None
+    tracing_hook: Any = None
     log_to_driver: bool = True
     namespace: str | None = None
     default_lifetime: str = "non_detached"
@@ -157,8 +158,10 @@ DOCUMENTATION = """Connects to a cluster, or starts a private one on this machin
         effect.
     _enable_object_reconstruction: bool. The same as lineage_pinning_enabled; that is on by default.
     _skip_env_hook: bool. Without effect: there are no such hooks.
+    _tracing_startup_hook: str, callable or None. What installs a tracer provider of OpenTelemetry, here and in each worker, "module:function":
+        calls are spans then. None by default.
     _plasma_directory, _redis_username, _redis_password: str or None; _driver_object_store_memory, _metrics_export_port:
-        int or None; _tracing_startup_hook: str, callable or None. Without effect.
+        int or None. Without effect.
 
     What has no effect is told of once, by the logger "ray". Returns a RayContext.
 
@@ -225,6 +228,7 @@ def init_options(
         logging_level=_logging_level(logging_level),
         logging_format=logging_format,
         logging_config=_logging_config(logging_config, job_config),
+        tracing_hook=hidden.get("_tracing_startup_hook"),
         log_to_driver=_flag("RAY_LOG_TO_DRIVER", default=True) if log_to_driver is None else bool(log_to_driver),
         namespace=_namespace(namespace, job_config),
         default_lifetime=getattr(job_config, "_default_actor_lifetime", "non_detached"),

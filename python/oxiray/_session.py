@@ -30,7 +30,9 @@ from oxiray import (
     _events,
     _init_options,
     _logging,
+    _pickling,
     _switches,
+    _tracing,
     _without_effect,
     runtime_env as environments,
 )
@@ -137,6 +139,7 @@ def _open(options: InitOptions) -> RayContext:
     job_environment = _environment.settled(options.runtime_env)
     driver_side = None
     default_lifetime = options.default_lifetime
+    _tracing.use(options.tracing_hook)
     _core.set_job_priority(options.job_priority)
     session = _found(options)
     if session is not None:
@@ -262,7 +265,7 @@ def _greet(descriptor: int, token: str, options: InitOptions) -> dict[str, Any]:
         descriptor=descriptor,
         token=token,
         interpreter=sys.executable,
-        setup=_setup(options.logging_config),
+        setup=_setup(options.logging_config, options.tracing_hook),
         namespace=options.namespace or "",
         wants_logs=options.log_to_driver,
         environment=described_environment(None),
@@ -272,12 +275,14 @@ def _greet(descriptor: int, token: str, options: InitOptions) -> dict[str, Any]:
     )
 
 
-def _setup(logging_config: dict[str, Any] | None) -> bytes:
-    """Where workers are to work and to import from, as this program does, and how they are to log."""
+def _setup(logging_config: dict[str, Any] | None, tracing_hook: Any) -> bytes:
+    """Where workers are to work and to import from, as this program does, how they are to log, and whether calls are spans."""
     interpreter, paths, here = _environment.driver_side()
     libraries = _environment.libraries(paths)
     told = {"sys_path": paths, "libraries": libraries, "directory": here, "interpreter": interpreter, "logging": logging_config}
-    return pickle.dumps({**told, "python": platform.python_version()})
+    told |= {"python": platform.python_version(), "tracing": tracing_hook}
+    # A hook that is no name may be a function of the program itself.
+    return pickle.dumps(told) if tracing_hook is None else _pickling.dumps(told)
 
 
 def shutdown(_exiting_interpreter: bool = False, *, wait_for_processes: bool = False) -> None:

@@ -37,7 +37,6 @@ OPTIONS: dict[str, dict[str, tuple[tuple[Any, ...], str]]] = {
         "_redis_password": ((None,), _REDIS),
         "_driver_object_store_memory": ((None,), "a driver has no store of its own: object_store_memory sizes the machine's"),
         "_metrics_export_port": ((None,), "no port is opened for metrics: `oxiray metrics` prints them"),
-        "_tracing_startup_hook": ((None,), "`oxiray start --head --otlp=URL` sends calls as spans; call opentelemetry inside the tasks for others"),
     },
     "remote": {
         "enable_task_events": ((True,), _EVENTS),

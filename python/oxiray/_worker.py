@@ -29,6 +29,7 @@ from oxiray import (
     _pickling,
     _session,
     _switches,
+    _tracing,
     _worker_environment,
     _worker_exit,
     exceptions,
@@ -170,6 +171,8 @@ def _label_and_write(stream: Any, is_error: bool, text: str) -> int:
 #: What is left of a reference to a variable that is not set.
 _UNSET = re.compile(r"\$\{[A-Za-z0-9_]+\}")
 _prepared_setup: bytes | None = None
+#: What the job has calls be spans by.
+_tracing_hook: Any = None
 _home: tuple[bytes, bool, int] = (b"", False, 0)
 
 
@@ -189,7 +192,7 @@ def become(
     `preemptible` listens for the word to end early.
     Returns what is wrong with it, or None.
     """
-    global _prepared_setup, _home, _is_preemptible
+    global _prepared_setup, _home, _is_preemptible, _tracing_hook
     _is_preemptible = preemptible
     if preemptible and _has_begun:
         _listen()
@@ -218,12 +221,26 @@ def become(
         _session.driver_side = (wanted["interpreter"], wanted["sys_path"], wanted["directory"])
         if wanted["logging"] is not None:
             _logging.configure(_logging.LoggingConfig(**wanted["logging"]))
+        _tracing_hook = wanted["tracing"]
         _worker_environment.import_what_the_driver_does(wanted["sys_path"], wanted["libraries"])
         try:
             os.chdir(wanted["directory"])
         except OSError:
             pass  # the driver's directory may be gone; relative paths are then the task's own problem
-    return _worker_environment.apply(fields, session) if fields else None
+    wrong = _worker_environment.apply(fields, session) if fields else None
+    if wrong is None and (_tracing_hook is not None or _tracing.is_on):
+        # After the environment, which may bring its module.
+        wrong = _trace_calls()
+    return wrong
+
+
+def _trace_calls() -> str | None:
+    was_on = _tracing.is_on
+    wrong = _tracing.used_in_worker(_tracing_hook)
+    if _tracing.is_on != was_on:
+        # Calls that were prepared for the other are prepared anew.
+        _session.generation += 1
+    return wrong
 
 
 def _refers_to_others(variable: tuple[str, str | None]) -> bool:
@@ -264,6 +281,7 @@ def construct(body: bytes, args: tuple[Any, ...], kwargs: dict[str, Any], traits
     global _actor, _event_loops, _is_made, own_traits
     own_traits = traits
     actor_class = pickle.loads(body)
+    carrier = kwargs.pop(_tracing.CONTEXT, None)
     # Known before its constructor runs, so that errors of that name it.
     _actor = actor = actor_class.__new__(actor_class)
 
@@ -271,6 +289,9 @@ def construct(body: bytes, args: tuple[Any, ...], kwargs: dict[str, Any], traits
         # Called by itself, since programs written for Ray may return something from it, or write it as async.
         return actor_class.__init__(actor, *args, **kwargs)
 
+    if carrier is not None:
+        call = _tracing.Call("__init__", actor_class.__name__)
+        initialize = functools.partial(_tracing.ran, initialize, call, carrier, (), {})
     if has_async_methods(actor_class):
         from oxiray import _async_actor
 
@@ -339,6 +360,8 @@ def _other_method(actor: Any, name: str) -> Any:
         from oxiray import _device_objects
 
         return lambda wanted, transport, *args, **kwargs: _device_objects.held_call(method(actor, wanted)[0])(transport, *args, **kwargs)
+    if name == _tracing.TRACE:
+        return lambda carrier, wanted, call, *args, **kwargs: _tracing.ran(method(actor, wanted)[0], call, carrier, args, kwargs)
     if name == "__ray_terminate__":
         return _worker_exit.exit_actor
     if name in getattr(actor, "__dict__", ()):

@@ -14,7 +14,7 @@ import logging
 import pickle
 from typing import Any, NamedTuple, NoReturn, TypeVar, Union
 
-from oxiray import _core, _option_rules, _options, _pickling, _serialization, _session, _strategies
+from oxiray import _core, _option_rules, _options, _pickling, _serialization, _session, _strategies, _tracing
 from oxiray._async_context import has_async_methods
 from oxiray._gathering import GATHER, HOLD
 from oxiray._worker_exit import exit_actor as exit_actor
@@ -189,7 +189,12 @@ class ActorMethod:
         if self._leading:
             # The arguments begin with the method, so that they do not fit its signature.
             label, name, shape = label or f"{traits.class_name}.{name}", GATHER if len(self._leading) == 1 else HOLD, {}
-        self._caller = _core.Caller.of_method(
+        bind = shape["signature"].bind if shape.get("signature") else None
+        traced = None
+        if _tracing.is_on and traits.language == "python" and self._name not in _BUILT_IN:
+            traced = name, _tracing.Call(self._name, traits.class_name)
+            label, name, shape = label or f"{traits.class_name}.{self._name}", _tracing.TRACE, {}
+        caller = _core.Caller.of_method(
             hold=self._hold,
             class_name=traits.class_name,
             name=name,
@@ -203,9 +208,10 @@ class ActorMethod:
             pending_limit=max(traits.max_pending_calls, 0),
             least_arguments=shape.get("least", 0),
             most_arguments=shape.get("most"),
-            bind=shape["signature"].bind if shape.get("signature") else None,
+            bind=None if traced else bind,
             common=traits.language != "python",
         )
+        self._caller = caller if traced is None else _tracing.Caller(caller, traced[1], bind, *traced)
         self._generation = _session.generation
 
 
@@ -381,7 +387,8 @@ class ActorClass:
     def _create(self, args: tuple[Any, ...], kwargs: dict[str, Any], **described: Any) -> Any:
         try:
             body = self._code["body"]
-            return _core.create_actor(class_name=self.__name__, body=body, args=args, kwargs=kwargs, **described)
+            with _tracing.constructing(self.__name__, kwargs) as given:
+                return _core.create_actor(class_name=self.__name__, body=body, args=args, kwargs=given, **described)
         except TypeError as error:
             callee = f"{_serialization.name_of(self._class)}.__init__"
             raise _serialization.of_arguments(error, args, kwargs, callee) from None

@@ -14,7 +14,7 @@ import logging
 import sys
 from typing import Any, NoReturn
 
-from oxiray import _core, _options, _pickling, _serialization, _session, _strategies
+from oxiray import _core, _options, _pickling, _serialization, _session, _strategies, _tracing
 
 logger = logging.getLogger("ray")
 
@@ -143,8 +143,9 @@ class RemoteFunction:
         )
         _session.ensure()
         positions = self._shared["positions"]
-        body, code_hash = self._code()
-        self._caller = _core.Caller.of_function(
+        is_traced = _tracing.is_on
+        body, code_hash = self._code(is_traced)
+        caller = _core.Caller.of_function(
             hash=code_hash,
             body=body,
             name=self._function.__name__,
@@ -157,19 +158,22 @@ class RemoteFunction:
             retries=options.max_retries,
             retry_exceptions=_options.retried_as_sent(options.retry_exceptions, "python"),
             stream=stream,
-            least_arguments=positions.least,
-            most_arguments=positions.most,
-            bind=positions.bind,
+            least_arguments=0 if is_traced else positions.least,
+            most_arguments=None if is_traced else positions.most,
+            bind=None if is_traced else positions.bind,
             strategy=_strategies.told(options, self._function.__name__),
             urgency=(options.priority, options.preemptible),
         )
+        if is_traced:
+            caller = _tracing.Caller(caller, _tracing.Call(self._function_name), positions.bind)
+        self._caller = caller
         self._generation = _session.generation
 
-    def _code(self) -> tuple[bytes, bytes]:
+    def _code(self, is_traced: bool) -> tuple[bytes, bytes]:
         """The function as bytes, and their hash."""
         options = self._options
         is_gathering = options.num_returns == "dynamic"
-        kind = ("gathering", bool(options.retry_exceptions)) if is_gathering else "plain"
+        kind = (is_traced, is_gathering, is_gathering and bool(options.retry_exceptions))
         codes = self._shared["codes"]
         if kind not in codes:
             function = self._function
@@ -177,6 +181,8 @@ class RemoteFunction:
                 from oxiray._gathering import Gathering
 
                 function = Gathering(function, is_retried=bool(options.retry_exceptions))
+            if is_traced:
+                function = _tracing.Traced(function, self._function_name)
             body = code_of(function)
             import hashlib  # it takes 2 ms, which workers and the start of a driver need not wait for
 

@@ -57,7 +57,6 @@ def statement(code: str) -> str:
         ("oxiray.tune", "AttributeError", "oxiray ray install \"tune\""),
         ("import ray.util.ray_debugpy", "ModuleNotFoundError", "oxiray debug"),
         ("import ray.util.spark", "ModuleNotFoundError", "oxiray start"),
-        ("import ray.util.tracing", "ModuleNotFoundError", "opentelemetry"),
         ("from ray.util.client.worker import Worker", "ModuleNotFoundError", "Ray deprecates"),
         ("import ray.data.preprocessors", "ModuleNotFoundError", "oxiray ray install \"data\""),
         ("import ray.train.xgboost", "ModuleNotFoundError", "RabitTracker"),

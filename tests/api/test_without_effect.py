@@ -39,7 +39,6 @@ GIVEN = {
         "_redis_password": "b",
         "_driver_object_store_memory": 1,
         "_metrics_export_port": 8080,
-        "_tracing_startup_hook": "a:b",
     },
     "remote": {
         "enable_task_events": False,

@@ -46,7 +46,6 @@ _OF_SERVE = (
     "dashboard.modules.metrics.dashboards",
     "serve",
     "util.serialization_addons",
-    "util.tracing",
 )
 #: Library -> the modules that it consists of, and the other libraries without which it does not import.
 LIBRARIES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
