@@ -8,7 +8,7 @@ use anyhow::bail;
 use oxiray_visitor::json;
 use oxiray_wire::message::{ClusterQuery, HoldingsQuery, StateQuery};
 use oxiray_wire::plain;
-use oxiray_wire::state::{Holding, StateKind, StoreState};
+use oxiray_wire::state::{Holding, ObjectRow, StateKind, StoreState};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -33,7 +33,8 @@ pub(crate) fn run(options: &MemoryOptions) -> anyhow::Result<()> {
     let answer = visit::state(&mut visitor, asked.clone(), ANSWER_LIMIT)?;
     let Json::Array(mut rows) = json::answer(&asked, &answer)? else { bail!("the daemon's answer has no rows") };
     let holdings = visitor.ask(HoldingsQuery::default(), visit::ANSWER_LIMIT)?;
-    add_places(&mut rows, &holdings.objects);
+    let told = answer.tables.as_ref().map_or(&[][..], |tables| &tables.objects);
+    add_places(&mut rows, &holdings.objects, told);
     sort(&mut rows, options.sort_by);
     if options.printing.json {
         say(&as_json(&store_state, Some(&rows))?);
@@ -61,14 +62,16 @@ fn as_json(store: &StoreState, references: Option<&[Json]>) -> anyhow::Result<St
     Ok(serde_json::to_string_pretty(&told)?)
 }
 
-/// Where each object lies, by what the daemon knows of its store. What is small lies with its owner, tensors on a device there.
-fn add_places(rows: &mut [Json], objects: &[Holding]) {
+/// Where each object lies, by what the daemon knows of its store and what the rows were made of. What is small lies with its
+/// owner, and tensors that are kept for an object lie on a device.
+fn add_places(rows: &mut [Json], objects: &[Holding], told: &[ObjectRow]) {
     let places: BTreeMap<String, &str> =
         objects.iter().filter_map(|held| Some((held.object.hex(), held.place.as_deref()?))).collect();
-    for row in rows {
+    for (row, told) in rows.iter_mut().zip(told) {
         let unstored = if row["object_size"].as_i64() == Some(-1) { "not made yet" } else { "with its process" };
         let stored = row["object_id"].as_str().and_then(|id| places.get(id)).copied();
-        let place = row["device"].as_str().or(stored).unwrap_or(unstored);
+        let device = Some(told.device.as_str()).filter(|device| !device.is_empty());
+        let place = device.or(stored).unwrap_or(unstored);
         row["place"] = place.into();
     }
 }
@@ -161,7 +164,7 @@ mod tests {
         let mut rows =
             vec![row("aa", 15, "10.0.0.1"), row(&stored.hex(), 2_000_000, "10.0.0.1"), row("cc", -1, "10.0.0.2")];
         let held = Holding { object: stored, place: Some("on disk".into()), ..Holding::default() };
-        add_places(&mut rows, &[held]);
+        add_places(&mut rows, &[held], &vec![ObjectRow::default(); 3]);
         sort(&mut rows, SortBy::ObjectSize);
         let options = MemoryOptions {
             address: None,
@@ -178,8 +181,8 @@ mod tests {
         assert!(text.contains("\n1 reference on 10.0.0.2,"), "{text}");
         assert!(text.contains("bb  2.000 MB") && text.contains("on disk") && !text.contains("aa "), "{text}");
         assert!(text.contains("not made yet"), "{text}");
-        rows[0]["device"] = "cuda:0".into();
-        add_places(&mut rows, &[]);
+        let on_device = ObjectRow { device: "cuda:0".into(), ..ObjectRow::default() };
+        add_places(&mut rows, &[], &[on_device, ObjectRow::default()]);
         assert_eq!((rows[0]["place"].as_str(), rows[1]["place"].as_str()), (Some("cuda:0"), Some("with its process")));
         let text = grouped(&rows, &MemoryOptions { no_format: true, ..options });
         assert!(text.contains("bb, 2.000 MB, LOCAL_REFERENCE,"), "{text}");

@@ -38,7 +38,7 @@ pub use memory::Measured;
 pub use memory_tiers::{AskedTier, MemoryPlan};
 pub use names::{BundleKey, GroupMembership, Key, Monitored, Numbers, TemplateKey};
 pub use node::NodeCore;
-pub use node::ending::{DYING_LIMIT, LEAVING_LIMIT, does_not_die};
+pub use node::ending::{DYING_LIMIT, LEAVING_LIMIT, VERDICT_LIMIT, does_not_die};
 pub use node::open_nodes::{OpenNode, OpenNodes};
 pub use origin::Origin;
 pub use plan::{Level, Plan, Rules};

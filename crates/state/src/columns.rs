@@ -214,7 +214,6 @@ const OBJECTS: &[Column<ObjectRow>] = &[
     column("type", Main, |row| if row.is_worker { "WORKER" } else { "DRIVER" }.into()),
     column("pid", Main, |row| row.pid.into()),
     column("ip", Main, |row| (&row.ip).into()),
-    column("device", Main, |row| (!row.device.is_empty()).then_some(&row.device).into()),
 ];
 
 const RUNTIME_ENVS: &[Column<EnvironmentRow>] = &[

@@ -12,7 +12,7 @@ use crate::objects::contained_in;
 use crate::queue::PendingKind;
 use crate::workers::Duty;
 use oxiray_ids::{ActorId, JobId, WorkerId};
-use oxiray_machine::{Key, LEAVING_LIMIT, check_name, cut};
+use oxiray_machine::{Key, LEAVING_LIMIT, VERDICT_LIMIT, check_name, cut};
 use oxiray_resources::Demand;
 use oxiray_scheduler::Claimant;
 use oxiray_wire::message::{
@@ -24,8 +24,9 @@ use std::time::Duration;
 
 /// An actor that nobody has made so long after somebody asked for it is not going to be.
 const UNKNOWN_LIMIT: Duration = Duration::from_secs(1);
-/// How long a process to which a stream ended has to turn out dead before there is another stream to it.
-const RECONNECT_AFTER: Duration = Duration::from_secs(1);
+/// How long a process to which a stream ended has to turn out dead before there is another stream to it: longer than its node may
+/// wait for the word on how it died, or calls would go to a dead one.
+const RECONNECT_AFTER: Duration = VERDICT_LIMIT.saturating_add(Duration::from_secs(1));
 
 impl HeadCore {
     pub(super) fn actor_create(&mut self, from: Key, mut asked: ActorCreate) {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// How long the owner of a dead worker waits for the word on how it died. What the worker left behind is killed meanwhile,
 /// which takes milliseconds, but on a machine that has much to do.
-const VERDICT_LIMIT: Duration = Duration::from_secs(2);
+pub const VERDICT_LIMIT: Duration = Duration::from_secs(2);
 /// How long a worker may take to leave by itself.
 pub const LEAVING_LIMIT: Duration = Duration::from_secs(10);
 /// How long a worker and what it started may take to die.

@@ -234,8 +234,6 @@ class ObjectState(StateSchema):
     type: str
     pid: int
     ip: str
-    #: The device that the process keeps tensors on for it, whose bytes the size then is.
-    device: str | None = None
 
 
 @dataclass
