@@ -83,7 +83,8 @@ def told(answer: bytes) -> Told:
 
 def session_of(home: Home) -> Path:
     """The directory of the one session of this home."""
-    (found,) = (path for path in home.folder.rglob("session.json"))
+    # Not in all folders below, some of which come and go while they are looked through.
+    (found,) = home.folder.glob("oxiray-*/session_*/session.json")
     return found.parent
 
 

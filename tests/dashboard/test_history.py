@@ -99,6 +99,11 @@ class Cluster:
         """The files of the one session, by their names."""
         return {path.name: path for path in Path(self.place).glob("session_*/*")}
 
+    def events_written(self) -> set[int]:
+        """The numbers of the events that are in the files."""
+        packed = [path for path in self.files().values() if path.suffix == ".gz"]
+        return {line["event"]["number"] for path in packed for line in lines(path) if line["kind"] == "event"}
+
     def told(self, *options: str) -> dict[str, Any]:
         """What the history says, as the command prints it."""
         done = self.home.oxiray("dashboard", f"--history={self.place}", "--once-json", *options)
@@ -118,6 +123,17 @@ def lines(path: Path) -> list[dict[str, Any]]:
         return [json.loads(line) for line in file]
 
 
+@contextlib.contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """A recorder that does nothing meanwhile: it makes its folder anew where that is missing."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        wait_until(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
 def names(rows: list[dict[str, Any]]) -> set[str]:
     return {row["name"] for row in rows}
 
@@ -134,10 +150,12 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         (recorder,) = cluster.recorders()
         assert listening(recorder) == [], "a recorder has no port"
         with cluster.program(WORK):
-            wait_until(lambda: cluster.says(lambda told: {"square", "breaks"} <= names(told["tasks"])))
-            finished = lambda told: [task["state"] for task in told["tasks"] if task["name"] == "square"] == ["FINISHED"] * 5  # noqa: E731
-            wait_until(lambda: cluster.says(finished))
+            states = lambda told, name: [task["state"] for task in told["tasks"] if task["name"] == name]  # noqa: E731
+            wait_until(lambda: cluster.says(lambda told: states(told, "square") == ["FINISHED"] * 5))
+            # What was looked at meanwhile may be written while the last tasks run.
+            wait_until(lambda: cluster.says(lambda told: (states(told, HOSTILE), states(told, "breaks")) == (["FINISHED"], ["FAILED"])))
         wait_until(lambda: cluster.says(lambda told: [job["state"] for job in told["jobs"]] == ["SUCCEEDED"]))
+        wait_until(lambda: cluster.says(lambda told: "job_ended" in {event["event"] for event in told["events"]}))
     finally:
         assert cluster.home.oxiray("stop", "--force").returncode == 0
     wait_until(lambda: not alive(recorder))
@@ -308,8 +326,8 @@ def test_the_dashboards_death_is_nobodys_and_loses_what_was_not_written(tmp_path
         told = cluster.told()
         assert len(told["seams"]) == 1
         # It went on in the chronicle where it was: nothing is there twice, and nothing is missing.
-        events = [line["event"]["number"] for path in cluster.files().values() if path.suffix == ".gz" for line in lines(path) if line["kind"] == "event"]
-        assert sorted(set(events)) == list(range(1, max(events) + 1))
+        # Files are written one after the other: what is new may be in one of them before it is in another.
+        wait_until(lambda: (events := cluster.events_written()) == set(range(1, max(events) + 1)))
         assert len(told["events"]) == len({event["key"] for event in told["events"]})
     finally:
         cluster.home.oxiray("stop", "--force")
@@ -406,13 +424,16 @@ def test_a_place_that_takes_nothing_disturbs_nobody_and_is_told_of(tmp_path: Pat
     try:
         wait_until(lambda: "cluster.jsonl.gz" in cluster.files())
         folder = cluster.files()["cluster.jsonl.gz"].parent
-        kept = folder.rename(tmp_path / "kept")
-        folder.write_text("a file is in the way")
+        (recorder,) = cluster.recorders()
+        with stopped(recorder):
+            kept = folder.rename(tmp_path / "kept")
+            folder.write_text("a file is in the way")
         cluster.home.program("ray.get(Counter.options(name='late', lifetime='detached').remote(1).next.remote())")
         (log,) = tmp_path.rglob("history.log")
         wait_until(lambda: "history cannot be written" in log.read_text())
-        folder.unlink()
-        kept.rename(folder)
+        with stopped(recorder):
+            folder.unlink()
+            kept.rename(folder)
         wait_until(lambda: cluster.says(lambda told: "late" in names(told["actors"])), 120)
         wait_until(lambda: "history is written again" in log.read_text())
     finally:

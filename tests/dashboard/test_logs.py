@@ -139,11 +139,11 @@ def asked_by_the_page(speaking: Speaking, **query: object) -> dict[str, Any]:
 
 def test_the_page_is_told_the_end_of_a_log_and_what_is_around_a_place(speaking: Speaking) -> None:
     of_task = {"task_id": speaking.task, "attempt_number": 0, "node_id": speaking.node}
-    wait_until(lambda: "line 2" in asked_by_the_page(speaking, **of_task)["text"])
+    wait_until(lambda: "line 2" in (told := asked_by_the_page(speaking, **of_task))["text"] and told["ended"])
     told = asked_by_the_page(speaking, **of_task)
     assert told["text"].splitlines()[0].endswith("red\x1b[0m line 0") and told["ended"] and not told["more"]
     assert told["from"] == told["begin"] and told["next"] - told["from"] == len(told["text"])
-    assert asked_by_the_page(speaking, **of_task, suffix="err")["text"] == "to stderr\n"
+    wait_until(lambda: asked_by_the_page(speaking, **of_task, suffix="err")["text"] == "to stderr\n")
     # An actor's file grows: what is asked for next begins where the last answer ended.
     of_actor = {"actor_id": speaking.actor, "node_id": speaking.node}
     before = asked_by_the_page(speaking, **of_actor)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import ray
 from homes import Home, free_port
-from watching import wait_until
+from watching import wait_until, written
 
 PROMTOOL = shutil.which("promtool")
 
@@ -40,8 +40,7 @@ class Exporting(Home):
         token = self.session / "join-token"
         member = (f"--metrics-export-port={self.member_port}", "--metrics-open", "--num-cpus=1")
         self.oxiray_or_fail("start", f"--address=127.0.0.1:{self.port}", f"--token-file={token}", *member)
-        wait_until((self.session / "http-token-read").exists)
-        self.token = (self.session / "http-token-read").read_text().strip()
+        self.token = written(self.session / "http-token-read").strip()
 
     def oxiray_or_fail(self, *words: str) -> None:
         done = self.oxiray(*words)
@@ -141,7 +140,8 @@ def test_workers_are_added_up_by_what_they_run(exporting: Exporting) -> None:
 
         wait_until(lambda: resident() > 2 << 20)
         actors = r'^ray_actors\{JobId="\w+",Name="Holder",NodeAddress="[\d.]+",SessionName="[^"]+",Source="gcs",State="ALIVE".*\} (\S+)$'
-        assert sum(map(float, re.findall(actors, exporting.of_head(), re.MULTILINE))) == 2
+        # A text of metrics is told again for a while.
+        wait_until(lambda: sum(map(float, re.findall(actors, exporting.of_head(), re.MULTILINE))) == 2)
         program.stdin.close()
 
 

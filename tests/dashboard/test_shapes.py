@@ -176,10 +176,13 @@ def test_nodes_show_what_they_measure(served: Served) -> None:
 
 
 def test_the_clusters_status_is_told(served: Served) -> None:
-    status, told = served.get("/api/cluster_status?format=1")
-    report = told["data"]["clusterStatus"]
-    assert status == 200 and report.startswith("======== Autoscaler status: ")
-    assert "{'CPU': 1000.0}: 1+ pending tasks/actors" in report
+    def report() -> str:
+        status, told = served.get("/api/cluster_status?format=1")
+        assert status == 200, told
+        return str(told["data"]["clusterStatus"])
+
+    assert report().startswith("======== Autoscaler status: ")
+    wait_until(lambda: "{'CPU': 1000.0}: 1+ pending tasks/actors" in report())
     cluster = served.get("/api/cluster_status")[1]["data"]["clusterStatus"]
     assert cluster["loadMetricsReport"]["usage"]["CPU"][1] == 2.0 and sum(cluster["autoscalerReport"]["activeNodes"].values()) == 1
 

@@ -178,6 +178,12 @@ def cluster(*groups: Object, name: str = "demo", **spec: Any) -> Object:
     }
 
 
+def is_ready(pod: Object) -> bool:
+    """Whether its kubelet says so."""
+    conditions = pod["status"].get("conditions", [])
+    return any((one["type"], one["status"]) == ("Ready", "True") for one in conditions)
+
+
 def group(name: str = "gpu", replicas: int = 0, limits: Object | None = None, **more: Any) -> Object:
     made = {"groupName": name, "replicas": replicas, "minReplicas": 0, "maxReplicas": 5, "rayStartParams": {}}
     return {**made, "template": template(limits or {"cpu": "1", "nvidia.com/gpu": "1"}), **more}

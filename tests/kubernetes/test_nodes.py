@@ -6,7 +6,7 @@ import json
 
 import pytest
 from homes import free_port
-from lab import Lab, cluster, group, wait_until
+from lab import Lab, cluster, group, is_ready, wait_until
 from within import pod, ready, run, start
 
 #: Several waits of one test may each take long on a machine that has other things to do.
@@ -91,7 +91,13 @@ def test_a_head_whose_pod_is_replaced_goes_on(lab: Lab) -> None:
     worker = pod(kubelet, "demo-gpu-0-0")
     head = lab.pods()["demo-head"]["metadata"]["uid"]
     lab.api.delete("pods", "demo-head")
-    wait_until(lambda: lab.pods().get("demo-head", {"metadata": {"uid": head}})["metadata"]["uid"] != head, "a new pod")
+
+    def is_replaced() -> bool:
+        # The status of the cluster may tell of the one before for a while.
+        found = lab.pods().get("demo-head")
+        return found is not None and found["metadata"]["uid"] != head and is_ready(found)
+
+    wait_until(is_replaced, "a new pod")
     ready(lab, 1)
     assert run(kubelet, KEPT) == "b'this'"
     gpus = wait_until(lambda: json.loads(run(kubelet, RESOURCES))[0].get("GPU"), "the worker is back")

@@ -107,8 +107,8 @@ def test_pods_that_fail_are_tried_ever_more_seldom_and_elsewhere(lab: Lab) -> No
         groups = lab.status().get("groups") or [{}]
         return groups[0].get("failures", {"count": 0})
 
-    wait_until(lambda: failures()["count"] >= 2, "two failures are counted")
-    assert failures()["machines"] == {"machine-1": 2}
+    told = wait_until(lambda: (found := failures())["count"] >= 2 and found, "two failures are counted")
+    assert told["machines"] == {"machine-1": told["count"]}
     kubelet.failing.clear()
     pod = wait_until(lambda: next(iter(lab.pods(node_type="worker").values()), None), "a third try")
     terms = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]

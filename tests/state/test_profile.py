@@ -137,14 +137,17 @@ def test_a_thread_that_goes_on_while_it_is_looked_at_keeps_its_callers(monkeypat
         return read(thread)
 
     monkeypatch.setattr(_profile._Thread, "computed_ns", slow)
-    stop = threading.Event()
+    begun, stop = threading.Event(), threading.Event()
 
     def computes() -> None:
+        begun.set()
         while not stop.is_set():
             sum(number * number for number in range(2_000))
 
     thread = threading.Thread(target=computes, name="computes")
     thread.start()
+    # Before its function is called, the thread is not in `Thread.run` yet.
+    assert begun.wait(60)
     sampler = _profile.Sampler(of_processor=False)
     for _ in range(20):
         time.sleep(0.001)
@@ -204,7 +207,7 @@ def test_it_is_printed_as_a_table_and_written_in_the_formats_of_tools(address: s
     assert len(of_thread["samples"]) == len(of_thread["weights"]) and sum(of_thread["weights"]) == of_thread["endValue"]
     folded = written("a.folded")[1].splitlines()
     assert all(int(line.rsplit(" ", 1)[1]) >= 0 and ";computes;" in line for line in folded if "Busy.inner" in line)
-    assert run("profile", target, "--seconds=0.2", "--format=folded", f"--address={address}").startswith("pid ")
+    assert run("profile", target, "--seconds=1", "--format=folded", f"--address={address}").startswith("pid ")
     refused = run("profile", target, "--output=profile", f"--address={address}", check=False)
     assert "tells no format" in refused and not (Path.cwd() / "profile").exists()
 

@@ -109,8 +109,8 @@ def test_threads_of_an_actor_by_its_identifier_and_by_its_process(cluster: ray.R
     called = [frame for stack in told["stacks"] for frame in stack["frames"] if frame["function"] == "waits_here"]
     assert [(frame["file"], frame["line"] > 0) for frame in called] == [(__file__, True)]
     assert "waits_in_a_thread" in functions(told)
-    text = run("stack", str(pid), f"--address={address}")
-    assert f"`Sleeper` beside\n    waits_here ({__file__}:" in text, text
+    # Threads are named where the interpreter was given in time.
+    wait_until(lambda: f"`Sleeper` beside\n    waits_here ({__file__}:" in run("stack", str(pid), f"--address={address}"))
 
 
 def let_go(marker: Path) -> None:
@@ -125,6 +125,13 @@ def test_native_code_that_holds_the_interpreter(cluster: ray.RayContext, tmp_pat
     os.mkfifo(f"{marker}.end")
     call = actor.waits_in_native_code.remote(str(marker))
     wait_until(marker.exists)
+
+    def held() -> bool:
+        (told,) = stacks(address_of(cluster), actor._actor_id.hex())
+        return "native code holds the interpreter" in told["note"] and functions(told)[0] == "waits_in_native_code"
+
+    # The native code is called a moment after the file is there.
+    wait_until(held)
     (told,) = stacks(address_of(cluster), actor._actor_id.hex())
     assert functions(told)[0] == "waits_in_native_code"
     assert all(stack["frames"] for stack in told["stacks"])
@@ -148,7 +155,8 @@ def test_asyncio_tasks_tell_what_they_wait_for(cluster: ray.RayContext) -> None:
         return [names for names in named if "waits_for_event" in names]
 
     wait_until(lambda: [names[:3] for names in waiting()] == [["wait", "inner", "waits_for_event"]] * 2)
-    assert "2 asyncio tasks in wait (" in run("stack", actor._actor_id.hex(), f"--address={address_of(cluster)}")
+    # They are known where the interpreter was given in time.
+    wait_until(lambda: "2 asyncio tasks in wait (" in run("stack", actor._actor_id.hex(), f"--address={address_of(cluster)}"))
     del calls
     ray.kill(actor)
 
@@ -201,6 +209,8 @@ def test_a_program_that_has_the_signal_or_has_closed_the_file(cluster: ray.RayCo
         os.mkfifo(f"{marker}.end")
         call = spoils.remote(str(marker), what)
         wait_until(marker.exists)
+        # Until the native code is called, which is a moment later, the interpreter answers.
+        wait_until(lambda call=call, why=why: why in stacks(address_of(cluster), call.task_id().hex())[0]["note"])
         (told,) = stacks(address_of(cluster), call.task_id().hex())
         assert told["stacks"] == [] and why in told["note"], told
         let_go(marker)

@@ -114,7 +114,7 @@ def tasks(name: str, **more: Any) -> list[TaskState]:
 
 
 def ended(reference: Any) -> None:
-    ray.wait([reference], timeout=20)
+    assert ray.wait([reference], timeout=60)[0], "it did not end in time"
 
 
 def test_tasks_that_ended(cluster: ray.RayContext) -> None:
@@ -223,7 +223,7 @@ def test_the_task_that_made_an_actor_is_its_parent(cluster: ray.RayContext) -> N
 def test_an_actor_that_was_never_placed_was_not_made(cluster: ray.RayContext) -> None:
     actor = Made.options(num_cpus=2, name="never placed").remote()
     other = Made.options(num_cpus=2, name="never placed either").remote()
-    waiting = other if ray.wait([actor.count.remote()], timeout=20)[0] else actor
+    waiting = other if ray.wait([actor.count.remote()], timeout=60)[0] else actor
     identifier = waiting._actor_id.hex()
     ray.kill(waiting)
     wait_until(lambda: state.get_actor(identifier).state == "DEAD")

@@ -115,6 +115,7 @@ def test_keys_cancel_a_task_show_a_stack_and_kill_an_actor(top: Callable[..., Te
     wait_until(mark.exists)
     terminal = top("--view=tree")
     terminal.awaits("Keeper")
+    terminal.awaits("spins")
     # The rows that are left: the job, and its task.
     terminal.press("/spins\r\x1b[BK")
     terminal.awaits("to confirm")
