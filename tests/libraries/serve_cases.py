@@ -369,12 +369,15 @@ def a_handle_travels_to_an_actor() -> Any:
 
 
 def too_many_that_wait_are_refused() -> Any:
+    marks = Path(tempfile.mkdtemp())
+
     @serve.deployment(max_ongoing_requests=1, max_queued_requests=1)
     class Slow:
         def __init__(self) -> None:
             self.may_end = asyncio.Event()
 
         async def __call__(self) -> str:
+            (marks / "began").touch()
             await self.may_end.wait()
             return "done"
 
@@ -382,8 +385,9 @@ def too_many_that_wait_are_refused() -> Any:
             self.may_end.set()
 
     with running(Slow.bind()) as handle:
-        first = handle.remote()
-        until(lambda: _waits(first))
+        # While it is on its way it may have the one place of those that wait.
+        _first = handle.remote()
+        until((marks / "began").exists)
         rest = [handle.remote() for _ in range(5)]
 
         def ends_as(response: Any) -> str:
@@ -397,14 +401,6 @@ def too_many_that_wait_are_refused() -> Any:
 
         with ThreadPoolExecutor() as pool:
             return sorted(set(pool.map(ends_as, rest)))
-
-
-def _waits(response: Any) -> bool:
-    try:
-        response.result(timeout_s=0.5)
-    except TimeoutError:
-        return True
-    return False
 
 
 def a_request_is_cancelled() -> Any:

@@ -82,8 +82,8 @@ class Board:
 
     def session(self) -> Path:
         """The directory of the session."""
-        (found,) = (path.parent for path in self.home.folder.rglob("session.json"))
-        return found
+        (found,) = self.home.folder.glob("oxiray-*/session_*/session.json")
+        return found.parent
 
     def token(self, name: str = "http-token") -> str:
         return (self.session() / name).read_text().strip()

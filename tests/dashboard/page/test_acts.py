@@ -20,15 +20,23 @@ def find_bar(page: Any, words: str) -> tuple[float, float]:
     """Where a bar is that says this: the pointer goes over the rows, just left of now."""
     canvas = page.locator(".timeline canvas")
     canvas.wait_for()
-    box = canvas.bounding_box()
-    for part in (0.955, 0.94, 0.9):
-        for down in range(30, int(box["height"]), 6):
-            x = box["x"] + 176 + (box["width"] - 176) * part
-            page.mouse.move(x, box["y"] + down)
-            tip = page.locator(".tip")
-            if tip.count() and words in (tip.text_content() or ""):
-                return x, box["y"] + down
-    raise AssertionError(f"no bar says {words}")
+    found: list[tuple[float, float]] = []
+
+    def is_found() -> bool:
+        box = canvas.bounding_box()
+        for part in (0.955, 0.94, 0.9):
+            for down in range(30, int(box["height"]), 6):
+                x = box["x"] + 176 + (box["width"] - 176) * part
+                page.mouse.move(x, box["y"] + down)
+                tip = page.locator(".tip")
+                if tip.count() and words in (tip.text_content() or ""):
+                    found.append((x, box["y"] + down))
+                    return True
+        return False
+
+    # The canvas is there before its bars are.
+    wait_until(is_found)
+    return found[-1]
 
 
 def test_a_click_on_a_bar_shows_its_task(opened: Opened, board: Board) -> None:
@@ -179,8 +187,13 @@ def test_zooming_dragging_and_following(opened: Opened) -> None:
 def test_the_page_comes_back_with_its_server(opened: Opened, board: Board) -> None:
     page = opened("nodes", token=board.token())
     settled(page)
+    # It is noted within the page: whoever looks from outside may come when it is over.
+    page.evaluate(
+        "() => { const note = () => { window.wasAlone ||= document.body.textContent.includes('reconnecting'); };"
+        " new MutationObserver(note).observe(document.body, { subtree: true, childList: true, characterData: true }); }"
+    )
     board.kill()
-    page.get_by_text("reconnecting").wait_for()
+    wait_until(lambda: page.evaluate("window.wasAlone === true"))
     page.get_by_text("reconnecting").wait_for(state="detached")
     page.locator(".until time").wait_for()
     # The browser itself says that nobody answered meanwhile.
