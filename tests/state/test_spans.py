@@ -16,6 +16,10 @@ import pytest
 from homes import PREAMBLE, Home
 from watching import wait_until
 
+pytestmark = pytest.mark.timeout(400)
+
+#: How long spans may take to come, in seconds: where the cluster answers late, it is asked again twenty times as late.
+LIMIT_S = 150.0
 WORK = """
 @ray.remote
 def inner(x):
@@ -113,7 +117,7 @@ def test_each_call_is_a_span_below_its_caller(collector: Collector, tmp_path: Pa
     try:
         names = ("inner", "outer", "Counter.__init__", "Counter.add", "breaks")
         with working(home):
-            wait_until(lambda: all(len(collector.named(name)) == 1 for name in names))
+            wait_until(lambda: all(len(collector.named(name)) == 1 for name in names), LIMIT_S)
         assert set(collector.asked) == {("/v1/traces", "secret")}
         [inner], [outer], [breaks] = map(collector.named, ("inner", "outer", "breaks"))
         assert inner["parentSpanId"] == outer["spanId"] and outer["parentSpanId"] == ""
@@ -136,11 +140,11 @@ def test_a_collector_that_is_busy_gets_them_later_and_each_once(collector: Colle
         wait_until(lambda: list(tmp_path.rglob("spans.log")))
         (log,) = tmp_path.rglob("spans.log")
         with working(home):
-            wait_until(lambda: "spans cannot be sent: it answers 503" in log.read_text())
+            wait_until(lambda: "spans cannot be sent: it answers 503" in log.read_text(), LIMIT_S)
             collector.status = 200
-            wait_until(lambda: "spans are sent again" in log.read_text() and collector.named("breaks"))
+            wait_until(lambda: "spans are sent again" in log.read_text() and collector.named("breaks"), LIMIT_S)
         with working(home):
-            wait_until(lambda: len(collector.named("breaks")) == 2)
+            wait_until(lambda: len(collector.named("breaks")) == 2, LIMIT_S)
         assert len({span["spanId"] for span in collector.spans}) == len(collector.spans), "none is sent twice"
         assert len({span["traceId"] for span in collector.spans}) == 2
     finally:

@@ -110,7 +110,8 @@ def test_threads_of_an_actor_by_its_identifier_and_by_its_process(cluster: ray.R
     assert [(frame["file"], frame["line"] > 0) for frame in called] == [(__file__, True)]
     assert "waits_in_a_thread" in functions(told)
     # Threads are named where the interpreter was given in time.
-    wait_until(lambda: f"`Sleeper` beside\n    waits_here ({__file__}:" in run("stack", str(pid), f"--address={address}"))
+    named = f"`Sleeper` beside\n    waits_here ({__file__}:"
+    wait_until(lambda: named in run("stack", str(pid), f"--address={address}"))
 
 
 def let_go(marker: Path) -> None:
@@ -156,7 +157,8 @@ def test_asyncio_tasks_tell_what_they_wait_for(cluster: ray.RayContext) -> None:
 
     wait_until(lambda: [names[:3] for names in waiting()] == [["wait", "inner", "waits_for_event"]] * 2)
     # They are known where the interpreter was given in time.
-    wait_until(lambda: "2 asyncio tasks in wait (" in run("stack", actor._actor_id.hex(), f"--address={address_of(cluster)}"))
+    words = ("stack", actor._actor_id.hex(), f"--address={address_of(cluster)}")
+    wait_until(lambda: "2 asyncio tasks in wait (" in run(*words))
     del calls
     ray.kill(actor)
 
