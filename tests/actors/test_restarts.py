@@ -162,12 +162,12 @@ def test_retries_are_counted(tmp_path) -> None:
     for attempt in range(20):
         log = tmp_path / f"log-{attempt}"
         actor = Actor.options(max_restarts=-1, max_task_retries=2).remote(log)
-        with pytest.raises(ActorUnavailableError) as caught:
+        with pytest.raises(ActorUnavailableError):
             ray.get(actor.die.remote(), timeout=30)
+        assert there_again(actor, "count") == 1
         # A wait of 2 s for an actor that restarts uses a retry up as well: where a busy machine made it wait, once more.
-        if "not there again" not in str(caught.value) and len(lines(log)) >= 3:
+        if len(lines(log)) >= 4:
             break
-    assert there_again(actor, "count") == 1
     assert lines(log) == ["init"] * 4
 
 

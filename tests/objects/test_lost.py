@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 
 import numpy
 import pytest
@@ -11,7 +12,7 @@ from oxiray import _core
 from oxiray.exceptions import ErrorType, ObjectLostError, ObjectReconstructionFailedError
 
 from spilled import SIZE, STORE, lose, spill
-from watching import wait_until
+from watching import alive, wait_until
 
 
 @pytest.fixture
@@ -217,12 +218,13 @@ def test_a_value_lost_with_its_owner_says_so(cluster) -> None:
 
     @ray.remote(max_calls=1)
     def box():
-        return [ray.put(numpy.zeros(SIZE, dtype=numpy.uint8))]
+        return [os.getpid(), ray.put(numpy.zeros(SIZE, dtype=numpy.uint8))]
 
-    inner = ray.get(box.remote())[0]
+    owner, inner = ray.get(box.remote())
     ray.wait([inner])
     assert ray.get(inner).nbytes == SIZE
     gc.collect()
+    wait_until(lambda: not alive(owner))
     lose(inner)
     with pytest.raises(ray.exceptions.OwnerDiedError):
         ray.get(inner, timeout=30)

@@ -101,7 +101,7 @@ def test_a_task_is_looked_into_changed_and_let_go_on() -> None:
     status, shown = debug(told["session"][:6], typed="p more\nn\nc\n")
     assert status == 0 and "50" in shown and "-> return twice" in shown and shown.endswith("The process goes on.\n")
     assert ray.get(result, timeout=60) == 100
-    assert "No process has stopped." in debug()[1]
+    wait_until(lambda: "No process has stopped." in debug()[1])
 
 
 def test_actors_stop_with_rays_names_and_in_their_loops() -> None:
