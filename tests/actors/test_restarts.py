@@ -258,7 +258,8 @@ def test_a_crash_in_the_constructor_uses_restarts_up(tmp_path) -> None:
         def ping(self) -> None: ...
 
     with pytest.raises(ActorDiedError, match="SIGKILL"):
-        ray.get(Fragile.remote(tmp_path / "log").ping.remote(), timeout=30)
+        # A call without retries waits no longer than 2 s.
+        ray.get(Fragile.remote(tmp_path / "log").ping.options(max_task_retries=-1).remote(), timeout=30)
     assert lines(tmp_path / "log") == ["init"] * 3
 
 
