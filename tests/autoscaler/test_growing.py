@@ -61,8 +61,9 @@ def test_the_document_on_gpus_and_autoscaling(growing: Callable[..., Growing]) -
     cluster.note("the group is at zero of five")
     cluster.program(TWO_ACTORS)
     cluster.note("two actors asked for a GPU each, ran, and their program ended")
-    assert cluster.log().count("launched -> joined") == 2, "two nodes and no more"
     cluster.until(lambda: cluster.nodes() == [], "both nodes are gone after their idle time")
+    # The autoscaler may hear of a node later than the program that runs there; it takes away what it has heard of.
+    assert cluster.log().count("launched -> joined") == 2, "two nodes and no more"
     cluster.program(ASK.format(bundles='[{"GPU": 1}] * 2'))
     cluster.until(lambda: len(cluster.nodes()) == 2, "request_resources brought two nodes")
     cluster.stays(lambda: len(cluster.nodes()) == 2, "they stay, though nobody uses them")

@@ -81,6 +81,8 @@ def with_devices(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @contextmanager
 def first_device_of_n1_taken(slurm: Slurm) -> Iterator[None]:
     """Another job has the first device of the first node, so that what is granted is not what would be found."""
+    # A job that a test before had may be about to leave its nodes, and would be taken for this one.
+    wait_until(slurm.is_idle)
     other = slurm.begin("srun", "--nodelist=n1", "--gres=gpu:1", "--overlap", "sleep", "600")
     wait_until(lambda: len(slurm.jobs()) == 1)
     jobs = slurm.jobs()

@@ -62,10 +62,18 @@ def test_the_rule_holds_for_options_and_other_families(cluster) -> None:
     assert len({ray.get(pid.options(resources={"TPU": 1}).remote()) for _ in range(3)}) == 3
 
 
-def test_max_calls_zero_reuses_the_process(cluster) -> None:
+def test_max_calls_zero_reuses_the_process(cluster, tmp_path) -> None:
     cluster(num_gpus=1)
-    reused = ray.remote(num_gpus=1, max_calls=0)(lambda: os.getpid())
-    assert len({ray.get(reused.remote()) for _ in range(4)}) == 1
+
+    @ray.remote(num_gpus=1, max_calls=0)
+    def reused():
+        wait_until((tmp_path / "all").exists)
+        return os.getpid()
+
+    # All are asked for before the first ends: a process that has nothing to do for a moment is given back.
+    asked = [reused.remote() for _ in range(4)]
+    (tmp_path / "all").touch()
+    assert len(set(ray.get(asked))) == 1
 
 
 def test_without_a_device_the_variable_is_left_alone(cluster, monkeypatch) -> None:
