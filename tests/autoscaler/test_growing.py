@@ -130,6 +130,8 @@ assert ray.get(where.remote())["ray.io/node-group"] == "plain"
 
 def test_what_no_group_can_serve_is_refused_with_the_reason(growing: Callable[..., Growing]) -> None:
     cluster = growing(GPU, OXIRAY_INFEASIBLE_WAIT_S="0.5")
+    # Before its autoscaler has told the head of them, there are no groups.
+    cluster.until(lambda: bool((cluster.status()["autoscaler"] or {}).get("groups")), "the group is known")
     told = cluster.program("""
 import ray
 ray.init(address="auto", log_to_driver=False)
