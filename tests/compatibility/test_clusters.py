@@ -139,6 +139,8 @@ def test_a_task_runs_again_when_its_node_dies(cluster: Cluster, tmp_path: Path, 
     eventually((tmp_path / first.node_id).exists, 60)
     second = cluster.add_node(num_cpus=1, resources={"again": 1})
     cluster.remove_node(first, allow_graceful=False)
+    # A process may outlive its node for a moment, and answer: it is let go only when the other one runs.
+    eventually((tmp_path / second.node_id).exists, 60)
     (tmp_path / "go").touch()
     assert ray.get(running, timeout=90) == second.node_id
     cluster.remove_node(second)

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -205,7 +205,7 @@ def test_an_unknown_option_has_status_two() -> None:
     assert done.returncode == 2
 
 
-def test_the_latest_session_is_linked(head: Head) -> None:
+def test_the_latest_session_is_linked(head: Head, eventually: Callable[..., Any]) -> None:
     text = """
 import sys
 
@@ -218,12 +218,9 @@ sys.stdout.write(f"\\npid {ray.get(ray.remote(f).remote())}\\n")
 """
     number = re.search(r"^pid (\d+)$", head.python(text), re.MULTILINE)[1]
     logs = head.folder / "ray" / "session_latest" / "logs"
-    (file,) = logs.glob(f"worker-*-{number}.out")
-    # Ray's worker writes it itself; Oxiray's node does.
-    end = time.monotonic() + 60
-    while "kept" not in file.read_text():
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    # Ray's worker makes and writes it itself; Oxiray's node does, a moment later.
+    (file,) = eventually(lambda: list(logs.glob(f"worker-*-{number}.out")))
+    eventually(lambda: "kept" in file.read_text())
 
 
 def test_memory_and_summaries_answer(head: Head) -> None:
