@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -334,6 +335,21 @@ def test_threaded_calls_are_retried_too(tmp_path) -> None:
     actor = Actor.options(max_restarts=1, max_task_retries=-1, max_concurrency=4).remote(tmp_path / "log")
     calls = [actor.step.remote(number) for number in range(10)] + [actor.die_once.remote(tmp_path / "marker", 10)]
     assert ray.get(calls, timeout=30) == list(range(11))
+
+
+def test_a_death_that_is_heard_of_late_is_one(tmp_path) -> None:
+    """Whoever reaps the process stands still meanwhile: no stream is made to a dead one, with which further calls would be lost."""
+    actor = Actor.options(max_restarts=1).remote(tmp_path / "log")
+    pid = ray.get(actor.pid.remote())
+    reaper = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(reaper, signal.SIGSTOP)
+    goes_on = threading.Timer(1.5, os.kill, (reaper, signal.SIGCONT))
+    goes_on.start()
+    with pytest.raises(RayActorError) as caught:
+        ray.get(actor.die.remote(), timeout=60)
+    assert "stream" not in str(caught.value)
+    assert there_again(actor, "pid") != pid
+    goes_on.join()
 
 
 def test_a_broken_stream_is_replaced_while_the_process_lives(tmp_path) -> None:
