@@ -111,7 +111,8 @@ def test_tensors_stay_until_the_last_reference_goes(two: list[Any]) -> None:
     first, second = two
     reference = first.make.remote([torch.arange(5), torch.ones(3)])
     assert ray.get(second.total.remote(reference)) == 13 and ray.get(first.holds.remote()) == 1
-    assert ray.get(first.is_own.remote(reference)), "here they are the tensors themselves"
+    for _ in range(20):
+        assert ray.get(first.is_own.remote(reference)), "here they are the tensors themselves, however often they come back"
     ray.get(second.keep.remote([reference]))
     del reference
     assert ray.get(second.total.remote([torch.ones(1)])) == 1 and ray.get(first.holds.remote()) == 1, "the other still refers to it"

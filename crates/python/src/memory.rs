@@ -72,10 +72,10 @@ fn watch(reference: &Bound<'_, PyAny>) -> PyResult<bool> {
 /// Asks for news when nobody anywhere refers to a stored object of this process's any more, for which it keeps so many bytes on a
 /// device.
 #[pyfunction]
-fn keep_on_device(reference: &Bound<'_, PyAny>, device: String, size: u64) -> PyResult<bool> {
+fn keep_on_device(reference: &Bound<'_, PyAny>, device: &str, size: u64) -> PyResult<bool> {
     let runtime = process::required()?;
     let ids = ids_of(&runtime, &PyList::new(reference.py(), [reference])?)?;
-    Ok(ids.into_iter().all(|id| runtime.keep_on_device(id, device.clone(), size)))
+    Ok(ids.into_iter().all(|id| runtime.keep_on_device(id, device.to_owned(), size)))
 }
 
 /// Gives the memory of these objects back, whoever refers to them.

@@ -213,8 +213,8 @@ impl Objects {
         if !self.watched.is_empty() && self.watched.remove(&id) {
             effects.ended.push(id);
         }
-        // Of one that never left this process the daemon says nothing.
-        if !object.promised && self.leave_device(id) {
+        // Of one that never left this process the daemon says nothing. One that came back to it is others' too.
+        if !object.promised && !object.elsewhere && self.leave_device(id) {
             effects.ended.push(id);
         }
         effects.unhold.extend((0..object.holds).map(|_| id));
@@ -517,7 +517,13 @@ mod tests {
         objects.release(ids[0], &mut effects);
         objects.release(ids[1], &mut effects);
         objects.published(ids[1], &mut effects);
-        assert_eq!(effects.ended, vec![ids[0]], "others may refer to what was promised");
+        objects.borrow(ids[1], me);
+        objects.release(ids[1], &mut effects);
+        assert_eq!(
+            effects.ended,
+            vec![ids[0]],
+            "others may refer to what was promised, though it came back and went again"
+        );
         assert!(objects.leave_device(ids[1]) && !objects.leave_device(ids[1]));
     }
 
