@@ -139,11 +139,12 @@ def _checked_put(keywords: dict[str, Any]) -> str | None:
 targets: dict[ObjectRef, tuple[list[Any] | None, str | None]] = {}
 
 
-def get(object_refs: Any, *, timeout: float | None = None) -> Any:
+def get(object_refs: Any, *, timeout: float | None = None, _use_object_store: bool = False) -> Any:
     """Waits for the value of a reference, or for those of a list of references, and returns it or a list of them.
 
     `timeout` is in seconds: `GetTimeoutError` is raised when a value is not there by then; 0 does not wait. An exception
-    that the task raised is raised here. A generator of references is returned as it is.
+    that the task raised is raised here. A generator of references is returned as it is. With `_use_object_store`, tensors that
+    stayed with an actor are read through the object store, whatever their transport is.
     """
     if not _core.is_connected():
         _session.ensure()
@@ -153,10 +154,10 @@ def get(object_refs: Any, *, timeout: float | None = None) -> Any:
         timeout = None
     if _async_context.is_to_warn:
         _async_context.warn_of_blocking()
-    if targets:
+    if targets or _use_object_store:
         from oxiray import _device_objects
 
-        return _device_objects.get_with_targets(object_refs, timeout)
+        return _device_objects.get_as_wanted(object_refs, timeout, through_the_store=_use_object_store)
     return _got(object_refs, timeout)
 
 

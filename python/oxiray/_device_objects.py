@@ -285,6 +285,8 @@ class _Wanted(threading.local):
     buffers: list[Any] | None = None
     device: str | None = None
     has_read = False
+    #: Whether they are to come through the object store.
+    through_the_store = False
 
 
 _wanted = _Wanted()
@@ -302,8 +304,16 @@ def _wanting(reference: ObjectRef[Any]) -> Iterator[None]:
         raise ValueError(f"Ref {reference} is not an RDT object. Its value has no tensors that stayed with the process that made them")
 
 
-def get_with_targets(references: Any, timeout: float | None) -> Any:
-    """What `get` returns, where tensors of some references were asked to be in buffers or on a device."""
+def get_as_wanted(references: Any, timeout: float | None, *, through_the_store: bool) -> Any:
+    """What `get` returns, where tensors of some references were asked to be in buffers or on a device, or to come another way."""
+    _wanted.through_the_store = through_the_store
+    try:
+        return _got_with_targets(references, timeout)
+    finally:
+        _wanted.through_the_store = False
+
+
+def _got_with_targets(references: Any, timeout: float | None) -> Any:
     if isinstance(references, ObjectRef) and references in _api.targets:
         with _wanting(references):
             return _api._got(references, timeout)
@@ -311,7 +321,7 @@ def get_with_targets(references: Any, timeout: float | None) -> Any:
         return _api._got(references, timeout)
     end = None if timeout is None else time.monotonic() + timeout
     left = lambda: None if end is None else max(0.0, end - time.monotonic())  # noqa: E731
-    return [get_with_targets(reference, left()) for reference in references]
+    return [_got_with_targets(reference, left()) for reference in references]
 
 
 def _placed(tensors: list[Any]) -> list[Any]:
@@ -344,14 +354,19 @@ def _fetched(header: Header) -> list[Any]:
     held = _held.get(header.identity)
     if held is not None:
         return _placed(held.tensors)
+    found = None if _wanted.through_the_store else _by_transport(header)
+    return _placed(_through_the_store(header) if found is None else found)
+
+
+def _by_transport(header: Header) -> list[Any] | None:
+    """The tensors by their transport; None where this process cannot use that."""
     manager = _manager_of(header.transport)
     if manager is not None:
         return _by_manager(header, manager)
-    group = group_with(header.transport.name, header.holder) if header.transport.is_collective else None
-    if group is not None:
-        return _placed(_by_group(header, group))
-    here = _from_cuda_handles(header) if header.facts is not None else None
-    return _placed(here if here is not None else _through_the_store(header))
+    if header.transport.is_collective:
+        group = group_with(header.transport.name, header.holder)
+        return None if group is None else _by_group(header, group)
+    return None if header.facts is None else _from_cuda_handles(header)
 
 
 def _ask(header: Header, function: Callable[..., Any], *args: Any) -> ObjectRef[Any]:
@@ -524,7 +539,6 @@ def _by_manager(header: Header, manager: Any) -> list[Any]:
     own = _own_handle() if _core.context()["actor_id"] else None
     between = manager.get_communicator_metadata(header.holder, own, transport.name)
     sent = None if manager.is_one_sided() else _ask(header, _send_by_manager, transport, facts, between)
-    _wanted.has_read = True
     try:
         received = manager.recv_multiple_tensors(header.identity, facts, between, _wanted.buffers)
     except Exception as error:

@@ -53,7 +53,6 @@ def described(function: Any) -> list[tuple[str, str, str]]:
 DIFFERENT = {
     "ray.ObjectRefGenerator": "nobody but the runtime makes one",
     "ray.util.actor_group.ActorGroup": "Ray hides its parameters behind *args and **kwargs",
-    "ray.get": "_use_object_store is for Ray's own tests",
     "ray.init": "its keywords are those of init_options, compared below",
     "ray.put": "what Ray hides is taken among the keywords",
     "ray.method": "takes no positional arguments, and Ray's take none either",

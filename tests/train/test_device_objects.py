@@ -181,6 +181,7 @@ def test_members_of_a_group_send_them_to_each_other(two: list[Any]) -> None:
     assert ray.get([second.total.remote(there), first.total.remote(back)]) == [8, 6]
     assert ray.get([actor.seen_ways.remote() for actor in two]) == [["_by_group"], ["_by_group"]]
     assert torch.equal(ray.get(there)[0], torch.arange(4)), "whoever is no member reads them through the store"
+    assert torch.equal(ray.get(there, _use_object_store=True)[0], torch.arange(4))
     with pytest.raises(RuntimeError, match="already in group for backend GLOO"):
         create_collective_group([first], "gloo")
     destroy_collective_group(group)
@@ -364,6 +365,7 @@ def test_a_program_has_transports_of_its_own(two: list[Any]) -> None:
     failed = first.plain.options(tensor_transport="failing").remote([torch.ones(1)])
     with pytest.raises(ray.exceptions.RayDirectTransportError, match="FAILING could not read from .*: OSError: the pigeon is tired"):
         ray.get(failed)
+    assert ray.get([failed], _use_object_store=True)[0][0].tolist() == [1]
     del failed
     wait_until(lambda: not list(InFiles.folder.iterdir()))
     InFiles.folder.rmdir()
