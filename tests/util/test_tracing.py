@@ -209,6 +209,20 @@ def test_ray_s_own_hook_writes_files(tmp_path: Path) -> None:
     assert "__main__.f ray.remote" in names
 
 
+def test_spans_are_not_written_where_others_can_put_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray.util.tracing import setup_local_tmp_tracing
+
+    shared, link = tmp_path / "shared", tmp_path / "link"
+    shared.mkdir()
+    shared.chmod(0o777)
+    link.symlink_to(tmp_path, target_is_directory=True)
+    for folder in (shared, link):
+        monkeypatch.setattr(setup_local_tmp_tracing, "spans_dir", f"{folder}/")
+        with pytest.raises(PermissionError, match=f"spans are written into {folder}, which"):
+            setup_local_tmp_tracing.setup_tracing()
+    assert list(shared.iterdir()) == []
+
+
 def test_a_hook_that_is_wrong_is_told_of(tmp_path: Path) -> None:
     for hook, kind, says in (
         ("hook", "ValueError", "write it as 'module:function'"),
