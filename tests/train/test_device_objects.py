@@ -129,7 +129,8 @@ def test_what_is_held_is_told_by_device(two: list[Any]) -> None:
     (row,) = state.list_objects(filters=held)
     assert (row.object_size, row.pid) == (8000, ray.get(two[0].pid.remote()))
     oxiray = Path(sys.executable).with_name("oxiray")
-    told = subprocess.run([oxiray, "memory", "--json"], check=True, capture_output=True, text=True).stdout
+    command = [oxiray, "memory", "--json", f"--address={ray.get_runtime_context().gcs_address}"]
+    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     (shown,) = [one for one in json.loads(told)["references"] if one["reference_type"] == "HELD_ON_DEVICE"]
     assert (shown["place"], shown["object_size"]) == ("cpu", 8000)
     del reference
