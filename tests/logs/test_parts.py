@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -199,6 +200,30 @@ def test_what_is_no_file_of_logs_is_not_read(tmp_path: Path, cluster: Callable[.
     assert "joins" in log(filename="daemon.log")
 
 
+def test_what_was_printed_before_somebody_asks_is_in_what_he_is_told(cluster: Callable[..., Any]) -> None:
+    cluster(num_cpus=4)
+
+    @ray.remote(num_cpus=0)
+    class Speaker:
+        def speak(self, word: str) -> int:
+            print(word, flush=True)
+            return os.getpid()
+
+        def chatter(self, seconds: float) -> None:
+            until = time.monotonic() + seconds
+            while time.monotonic() < until:
+                print("la " * 100, flush=True)
+
+    speaker, *others = [Speaker.remote() for _ in range(3)]
+    pid = ray.get(speaker.speak.remote("begins"))
+    noise = [other.chatter.remote(3) for other in others]
+    words = [f"word {number}" for number in range(60)]
+    for word in words:
+        ray.get(speaker.speak.remote(word))
+        assert log(pid=pid, tail=1) == f"{word}\n"
+    ray.get(noise)
+
+
 def test_few_may_follow_a_node_s_files(cluster: Callable[..., Any]) -> None:
     cluster(num_cpus=1)
 
@@ -216,8 +241,9 @@ def test_few_may_follow_a_node_s_files(cluster: Callable[..., Any]) -> None:
     try:
         wait_until(lambda: sum(one.poll() is not None for one in followers) >= 2)
         ended = [one for one in followers if one.poll() is not None]
-        assert len(ended) == 2, [one.communicate() for one in ended]
-        assert all("follow logs of that node already" in one.communicate()[1] for one in ended)
+        told = [one.communicate() for one in ended]
+        assert len(ended) == 2, told
+        assert all("follow logs of that node already" in errors for _, errors in told), told
         ray.kill(speaker)
         wait_until(lambda: all(one.poll() is not None for one in followers))
     finally:

@@ -206,12 +206,10 @@ impl Daemon {
         {
             let has_more = match token {
                 Token::Stream(key) => self.hear(key, until.min(began + MOMENT)),
-                // One read at a time; there is a sign of more.
-                Token::Output(key) | Token::Errors(key) => {
-                    self.read_output(key, matches!(token, Token::Errors(_)));
+                other => {
+                    self.hear_printed(other);
                     false
                 }
-                _ => false,
             };
             let now = Instant::now();
             self.streams.turns.heard(now - began, has_more);

@@ -8,6 +8,7 @@
 //!   a disk that hangs keeps no share.
 //! - LOGS-3: who follows a file is answered when there is more of it. At most [`FOLLOWERS_MAX`] do, each for
 //!   [`FOLLOW_LIMIT`] before it has to ask again.
+//! - LOGS-4: what was printed before somebody asked is in what he is told, unless LOGS-1 keeps it in its pipe.
 
 use crate::turn::now_ms;
 use oxiray_ids::WorkerId;

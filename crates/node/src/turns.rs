@@ -88,6 +88,12 @@ impl<T: Copy + Ord> Turns<T> {
         }
     }
 
+    /// Those that have something to say, in no order that says whose turn it is.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = T> + '_ {
+        let waits = |account: &Account| account.place.is_some() || account.is_behind;
+        self.accounts.iter().filter(move |(_, account)| waits(account)).map(|(who, _)| *who)
+    }
+
     /// Who is heard next. [`Turns::heard`] follows.
     pub(crate) fn next(&mut self) -> Option<T> {
         let (taken, _, peer) = self.waiting.pop_first()?;

@@ -4,17 +4,19 @@
 //!   [`oxiray_wire::frame::HELLO_BYTES_LIMIT`] of it, for no longer than [`GREETING_LIMIT`].
 //! - ADMIT-2: at most [`NEWCOMERS_MAX`] peers are in that state; more wait in the kernel's queue, and so do all while there
 //!   are no descriptors for them. The listener is watched again in one place ([`Daemon::open_door`]), whatever became of
-//!   the newcomers. While others wait, whoever has been in that state the longest, and for [`CROWDED_LIMIT`], gives its
-//!   place up, so that those who say nothing keep nobody out: a greeting is sent with the connection, and read in the round
-//!   after the one in which that was accepted.
+//!   the newcomers. While others wait, whoever has been in that state the longest, for [`CROWDED_LIMIT`], and has said nothing
+//!   that waits for its turn, gives its place up, so that those who say nothing keep nobody out: a greeting is sent with
+//!   the connection, and read in the round after the one in which that was accepted.
 
 use super::Daemon;
 use crate::descriptors::{in_words, pidfd_of};
+use crate::poller::Token;
 use crate::streams::{Rights, Role, Stream};
 use oxiray_machine::Key;
 use oxiray_processes::peer_of;
 use oxiray_wire::message::{Driver, Hello, Refused, Returning};
 use oxiray_wire::{Connection, Message};
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -23,8 +25,9 @@ use std::time::{Duration, Instant};
 const GREETING_LIMIT: Duration = Duration::from_secs(5);
 /// How many newcomers there may be at once.
 const NEWCOMERS_MAX: usize = 64;
-/// How long a newcomer has to greet while others wait for its place.
-const CROWDED_LIMIT: Duration = Duration::from_millis(100);
+/// How long a newcomer has to greet while others wait for its place. A greeting is sent with the connection; but a process
+/// of a busy machine may lose its processor between the two.
+const CROWDED_LIMIT: Duration = Duration::from_secs(1);
 
 impl Daemon {
     pub(super) fn admit(&mut self) {
@@ -55,9 +58,12 @@ impl Daemon {
         self.listener.open(&self.poller, self.turn.now);
     }
 
-    /// Ends the newcomer that has been silent the longest; `false` where it is not long enough yet.
+    /// Ends the newcomer that has been silent the longest; `false` where it is not long enough yet, or where all have said
+    /// something that waits for its turn.
     fn make_room(&mut self) -> bool {
-        let Some((until, key)) = self.streams.newcomers().min() else { return true };
+        let speaking: BTreeSet<Token> = self.streams.turns.waiting().collect();
+        let silent = self.streams.newcomers().filter(|(_, key)| !speaking.contains(&Token::Stream(*key)));
+        let Some((until, key)) = silent.min() else { return false };
         let due = until.checked_sub(GREETING_LIMIT).map_or(self.turn.now, |since| since + CROWDED_LIMIT);
         if due > self.turn.now {
             self.listener.pause_until(due);

@@ -2,6 +2,7 @@
 
 use super::Daemon;
 use crate::log_client::LogTold;
+use crate::poller::Token;
 use oxiray_machine::{Key, check_name};
 use oxiray_wire::message::{Failure, FailureCode, LogAnswer, LogQuery};
 
@@ -26,7 +27,7 @@ impl Daemon {
             return self.refuse_logs(asker, asked.request, FailureCode::Invalid.because(text));
         }
         let Some(node) = asked.node.filter(|node| *node != self.core.own_node()) else {
-            return self.workers.logs.ask(asker, asked.clone());
+            return self.own_logs_asked(asker, asked.clone());
         };
         let Some(member) = self.core.member_of(node) else {
             let text = format!(
@@ -40,6 +41,17 @@ impl Daemon {
         }
         let text = "too many questions about logs wait for nodes: ask again later";
         self.refuse_logs(asker, asked.request, FailureCode::System.because(text));
+    }
+
+    /// Somebody asks about files of this node. What is in pipes was printed before he asked, so that it does not wait for its
+    /// turn (LOGS-4).
+    pub(super) fn own_logs_asked(&mut self, asker: Key, asked: LogQuery) {
+        let printed = self.streams.turns.waiting().filter(|token| matches!(token, Token::Output(_) | Token::Errors(_)));
+        for token in printed.collect::<Vec<_>>() {
+            self.streams.turns.forget(token);
+            self.hear_printed(token);
+        }
+        self.workers.logs.ask(asker, asked);
     }
 
     fn refuse_logs(&mut self, asker: Key, request: u64, failure: Failure) {

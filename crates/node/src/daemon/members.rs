@@ -177,7 +177,7 @@ impl Daemon {
             DaemonToNode::CertificateIssued(said) => self.certificate_issued(&said),
             DaemonToNode::PackageWanted(asked) => self.for_head(|daemon, head| daemon.give_package(head, asked)),
             DaemonToNode::PackagePiece(piece) => self.for_head(|daemon, head| daemon.take_package(head, &piece)),
-            DaemonToNode::LogQuery(asked) => self.for_head(|daemon, head| daemon.workers.logs.ask(head, *asked)),
+            DaemonToNode::LogQuery(asked) => self.for_head(|daemon, head| daemon.own_logs_asked(head, *asked)),
             DaemonToNode::NodeGone(said) => self.node_gone(&said),
             DaemonToNode::NodeLeaves(_) => self.head_leaves(),
             DaemonToNode::ProxiedClientClose(said) => self.close_proxied_client(&said),

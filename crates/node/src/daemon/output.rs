@@ -2,6 +2,7 @@
 
 use super::Daemon;
 use crate::log_client::LEAVING_LIMIT;
+use crate::poller::Token;
 use crate::streams::Stream;
 use oxiray_ids::WorkerNumber;
 use oxiray_logs::Printed;
@@ -14,7 +15,14 @@ use std::path::PathBuf;
 const END_AS_USUAL: &str = "exited with status 0";
 
 impl Daemon {
-    pub(super) fn read_output(&mut self, key: Key, is_error: bool) {
+    /// Reads once from the pipe that the token tells of; there is a sign of more.
+    pub(super) fn hear_printed(&mut self, token: Token) {
+        if let Token::Output(key) | Token::Errors(key) = token {
+            self.read_output(key, matches!(token, Token::Errors(_)));
+        }
+    }
+
+    fn read_output(&mut self, key: Key, is_error: bool) {
         let target = self.core.log_target(key);
         let way = target.map(|target| self.way_to(target));
         let is_crowded = way.and_then(|way| self.streams.get(way)).is_some_and(Stream::is_crowded)

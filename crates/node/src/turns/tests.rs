@@ -45,6 +45,17 @@ fn whoever_comes_anew_is_heard_first() {
     }
 }
 
+#[test]
+fn those_that_wait_are_known_wherever_they_stand() {
+    let mut turns = flooded(2);
+    turns.add(1);
+    assert_eq!(turns.waiting().collect::<Vec<_>>(), [1, FLOODERS, FLOODERS + 1]);
+    assert_eq!(hear(&mut turns, MOMENT), 1);
+    assert_eq!(turns.waiting().collect::<Vec<_>>(), [FLOODERS, FLOODERS + 1], "one that was heard waits no more");
+    turns.forget(FLOODERS);
+    assert_eq!(turns.waiting().collect::<Vec<_>>(), [FLOODERS + 1]);
+}
+
 /// TURNS-1: the line of those that are behind is as one, however long it is.
 #[test]
 fn whoever_asks_again_and_again_waits_for_a_moment_or_two() {
