@@ -13,6 +13,7 @@
 #   bench-scale  a real head with up to 1,000 members that one program plays over TLS; writes benches/SCALE.md
 #   bench-preload  a GPU task in a fresh worker that has PyTorch already, beside one that imports it
 #   bench-train  training beside Ray 2.60 and torchrun, two workers on the CPU; writes benches/TRAIN.md
+#   bench-pages  the page beside Ray's dashboard in one browser: processes, memory, bytes and time to first paint; writes benches/PAGES.md
 #   soak   20,000 tasks of random device shares with workers killed at random, and 20,000 of shares and memories with trespassers and devices that fall ill
 #   chaos  a mixed load on several daemons while processes of every kind are killed and others mean harm, for CHAOS_SECONDS (30 minutes)
 #   hogs   tasks and actors that take all memory beside honest ones, in a container of 2 GiB and in a pod, for HOGS_SECONDS (10 minutes) each; as root
@@ -40,7 +41,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := demo
-.PHONY: demo test test-dashboard browser docs-pictures ray-wheel ready-to-test compatibility bench bench-scheduler bench-scale bench-preload bench-train bench-operator test-outage ecosystem third-parties libraries libraries-on-ray library-names soak chaos hogs simulate fuzz sanitize memory spill-s3 lint wheel wheels test-packages packaging-tools advisories docs cuda-example clean venv network-tools etcd slurm
+.PHONY: demo test test-dashboard browser docs-pictures ray-wheel ready-to-test compatibility bench bench-scheduler bench-scale bench-preload bench-train bench-pages bench-operator test-outage ecosystem third-parties libraries libraries-on-ray library-names soak chaos hogs simulate fuzz sanitize memory spill-s3 lint wheel wheels test-packages packaging-tools advisories docs cuda-example clean venv network-tools etcd slurm
 
 # In a container everybody is root, and pip's advice on that helps nobody.
 export PIP_ROOT_USER_ACTION := ignore
@@ -88,8 +89,9 @@ etcd:
 slurm:
 	@scripts/debian-commands "slurmctld slurmd srun munged" "slurmctld slurmd slurm-client munge" "Tests of clusters over Slurm will be skipped"
 
-# The page is looked at with Debian's browser, which PyPI's playwright drives.
+# The page is looked at with Debian's browser, which PyPI's playwright drives; Ray's board asks Debian's Prometheus.
 test-dashboard: browser
+	@scripts/debian-commands prometheus prometheus "The test of Ray's board for Grafana will be skipped"
 	$(VENV)/bin/python -m pytest -q tests/dashboard
 
 browser: $(VENV)/made
@@ -123,6 +125,9 @@ test-outage: venv $(BUILD)/operator-made
 
 bench-preload: venv $(BUILD)/torch/installed
 	$(BUILD)/torch/bin/python benches/preload.py --check
+
+bench-pages: browser $(BUILD)/ray/made
+	$(VENV)/bin/python benches/pages.py --ray-python $(BUILD)/ray/bin/python --write benches/PAGES.md
 
 bench-train: $(BUILD)/train/installed $(BUILD)/ray-train/made
 	$(BUILD)/train/bin/python benches/train.py --ray-python $(BUILD)/ray-train/bin/python --write benches/TRAIN.md

@@ -5,7 +5,7 @@ use std::ffi::c_uint;
 use std::path::Path;
 
 use nvml_wrapper::bitmasks::event::EventTypes;
-use nvml_wrapper::enum_wrappers::device::{P2pCapabilitiesIndex, P2pStatus, TopologyLevel};
+use nvml_wrapper::enum_wrappers::device::{P2pCapabilitiesIndex, P2pStatus, TemperatureSensor, TopologyLevel};
 use nvml_wrapper::enums::device::{SampleValue, UsedGpuMemory};
 use nvml_wrapper::enums::event::XidError;
 use nvml_wrapper::error::NvmlError;
@@ -237,6 +237,8 @@ pub(crate) fn usage(nvml: &Nvml, id: &str) -> Option<Usage> {
         busy_percent: rates.map(|rates| rates.gpu),
         used_bytes: memory.as_ref().map(|memory| memory.used),
         total_bytes: memory.map(|memory| memory.total),
+        power_mw: device.as_ref().and_then(|device| device.power_usage().ok()),
+        temperature_c: device.as_ref().and_then(|device| device.temperature(TemperatureSensor::Gpu).ok()),
         is_lost,
         health,
         unlisted_bytes,

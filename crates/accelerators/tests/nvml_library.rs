@@ -225,6 +225,9 @@ fn how_much_devices_are_used_is_told(answers: &Path) {
     };
     let numbered = processes(None, None).unwrap();
     assert_eq!(numbered.uses(), [used(0, "0", Some(87), (6000, 24000))], "nothing is known of the other");
+    std::fs::write(answers, format!("{}warm=0:61500:47\n", two("87"))).unwrap();
+    let warm = &numbered.uses()[0].usage;
+    assert_eq!((warm.power_mw, warm.temperature_c), (Some(61_500), Some(47)));
     std::fs::write(answers, two("")).unwrap();
     assert_eq!(numbered.uses(), [used(0, "0", None, (6000, 24000))], "as things are now");
     std::fs::write(answers, two("3")).unwrap();

@@ -38,6 +38,7 @@ mod state;
 mod stream;
 mod table;
 mod tail;
+mod task_questions;
 mod uploads;
 mod websocket;
 

@@ -11,30 +11,26 @@ mod collector;
 use crate::daemon::Daemon;
 use crate::options::SpansOptions;
 use crate::server::{block_on, end_with_daemon, limit_memory, say};
+use crate::task_questions::TaskQuestions;
 use collector::{Collector, Sent};
 use oxiray_ids::{JobId, TaskId};
 use oxiray_state::{StateCopy, state_name};
 use oxiray_visitor::{VisitError, json};
-use oxiray_wire::message::{StateFollow, StateQuery, TaskStage};
+use oxiray_wire::message::{StateFollow, StateReport, TaskStage};
 use oxiray_wire::state::{StateKind, TaskRow};
 use ring::digest::{SHA256, digest};
 use serde_json::{Value as Json, json as object};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
-/// How often tasks are asked for, at most; and how often in the time that an answer takes.
-const ASK_PERIOD: Duration = Duration::from_secs(2);
-const ASK_SHARE: u32 = 20;
-/// For how long after the last job ended tasks are asked for.
-const ASK_TAIL: Duration = Duration::from_secs(15);
-/// How many tasks an answer has.
-const TASKS_MAX: u32 = 10_000;
+/// How long to wait for news of jobs.
+const JOBS_LIMIT: Duration = Duration::from_secs(5);
 /// How many attempts are remembered as sent, and wait to be.
 const REMEMBERED_MAX: usize = 200_000;
 const WAITING_MAX: usize = 50_000;
@@ -58,7 +54,7 @@ pub(crate) fn run(options: &SpansOptions) -> anyhow::Result<()> {
         session,
         collector: Arc::new(collector),
         attempts: RefCell::default(),
-        last_work: Cell::new(None),
+        questions: TaskQuestions::default(),
         is_news: Notify::new(),
     };
     block_on(async {
@@ -119,7 +115,7 @@ struct Exporter {
     session: String,
     collector: Arc<Collector>,
     attempts: RefCell<Attempts>,
-    last_work: Cell<Option<Instant>>,
+    questions: TaskQuestions,
     is_news: Notify,
 }
 
@@ -129,10 +125,10 @@ impl Exporter {
         let mut copy = StateCopy::default();
         loop {
             if copy.jobs.values().any(|job| !job.state.is_final()) {
-                self.last_work.set(Some(Instant::now()));
+                self.questions.note_work();
             }
             let asked = StateFollow { request: 0, kinds: vec![StateKind::Jobs], cursor: Some(copy.cursor()) };
-            match daemon.ask_within(ASK_TAIL / 3, asked).await {
+            match daemon.ask_within(JOBS_LIMIT, asked).await {
                 Ok(changes) if json::check(changes.version).is_ok() => drop(copy.apply(changes)),
                 // Nothing happened for a while.
                 Err(VisitError::NoAnswer(_)) => {}
@@ -142,20 +138,11 @@ impl Exporter {
     }
 
     async fn ask_for_tasks(&self, daemon: &Daemon) -> Infallible {
-        loop {
-            let began = Instant::now();
-            if self.last_work.get().is_some_and(|at| at.elapsed() < ASK_TAIL) {
-                let asked =
-                    StateQuery { kind: StateKind::Tasks, limit: TASKS_MAX, detail: true, ..StateQuery::default() };
-                if let Ok(report) = daemon.ask(asked).await
-                    && json::check(report.version).is_ok()
-                {
-                    self.attempts.borrow_mut().take(report.tables.unwrap_or_default().tasks);
-                    self.is_news.notify_one();
-                }
-            }
-            tokio::time::sleep(ASK_PERIOD.max(began.elapsed() * ASK_SHARE)).await;
-        }
+        let told = |report: StateReport| {
+            self.attempts.borrow_mut().take(report.tables.unwrap_or_default().tasks);
+            self.is_news.notify_one();
+        };
+        self.questions.ask(daemon, told).await
     }
 
     async fn send_on(&self) -> Infallible {

@@ -299,6 +299,7 @@ fn usage(host: &dyn HostFacts, device: &Watched) -> Option<Usage> {
         // Who draws is in no list of those who compute, and would seem to be nobody.
         unlisted_bytes: None,
         processes: processes.collect(),
+        ..Usage::default()
     };
     (usage != Usage::default()).then_some(usage)
 }

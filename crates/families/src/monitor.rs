@@ -83,6 +83,10 @@ pub struct Usage {
     pub used_bytes: Option<u64>,
     /// Bytes of its memory.
     pub total_bytes: Option<u64>,
+    /// The power that it draws, in milliwatts.
+    pub power_mw: Option<u32>,
+    /// How warm it is, in degrees Celsius.
+    pub temperature_c: Option<u32>,
     /// Whether its driver has lost it: it fell off the bus, say.
     pub is_lost: bool,
     /// What its driver says of its health.

@@ -96,6 +96,7 @@ impl<'a> MachineGauges<'a> {
                 (ClusterGauge::ComponentResidentMb, resident / MEGABYTE),
                 (ClusterGauge::ComponentOwn, own),
                 (ClusterGauge::ComponentOwnMb, own / MEGABYTE),
+                (ClusterGauge::ComponentShared, (resident - own).max(0.0)),
                 (ClusterGauge::ComponentFiles, f64::from(sum.files)),
             ]
             .map(|(gauge, value)| (gauge, tags.clone(), value))
@@ -125,7 +126,8 @@ impl<'a> MachineGauges<'a> {
                     let granted = (1.0 - room.free.share.as_f64()).max(0.0);
                     gauges.push((ClusterGauge::DeviceShare, self.ledger_tags(&device), granted));
                 }
-                let used = state.uses.iter().find(|used| used.resource == resource.as_str() && used.id == *id);
+                let is_of = |used: &&DeviceUse| used.resource == resource.as_str() && used.slot as usize == slot;
+                let used = state.uses.iter().find(is_of);
                 gauges.extend(self.uses_of(&device, used));
                 if resource.as_str() == GPU {
                     gauges.extend(self.gpu(&number, id, used));
@@ -152,6 +154,8 @@ impl<'a> MachineGauges<'a> {
             (ClusterGauge::GpusUtilization, used.and_then(|used| used.busy_percent).map(f64::from)),
             (ClusterGauge::GramUsed, bytes.map(|bytes| bytes as f64 / MEBIBYTE)),
             (ClusterGauge::GramAvailable, free.map(|bytes| bytes as f64 / MEBIBYTE)),
+            (ClusterGauge::GpuPower, used.and_then(|used| used.power_mw).map(f64::from)),
+            (ClusterGauge::GpuTemperature, used.and_then(|used| used.temperature_c).map(f64::from)),
         ];
         known.into_iter().filter_map(|(gauge, value)| Some((gauge, tags.clone(), value?))).collect()
     }

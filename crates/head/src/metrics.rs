@@ -6,7 +6,7 @@
 //! - METRIC-3: all of one name is of one kind, and a histogram's has the same boundaries.
 //! - METRIC-4: the names of the cluster's own gauges are nobody else's.
 
-use crate::metrics_text;
+use crate::metrics_text::{self, COUNTER_SUFFIX};
 use oxiray_ids::WorkerId;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -61,7 +61,7 @@ pub(crate) struct Sample {
     pub counts: Vec<u64>,
 }
 
-/// Gauges, each with the name that it is shown with and what it means.
+/// Gauges, and counters by their names, each with the name that it is shown with and what it means.
 macro_rules! gauges {
     ($($gauge:ident: $name:literal, $description:literal;)*) => {
         /// What the head itself knows of the cluster, under the names that boards made for Ray ask for.
@@ -124,12 +124,17 @@ gauges! {
     GpusUtilization: "ray_node_gpus_utilization", "The part of the last moments in which a GPU computed, in percent, while somebody has it";
     GramUsed: "ray_node_gram_used", "MiB of a GPU's memory that are taken, by whomever, while somebody has it";
     GramAvailable: "ray_node_gram_available", "MiB of a GPU's memory that are free, while somebody has it";
+    GpuPower: "ray_node_gpu_power_milliwatts", "The power that a GPU draws, in milliwatts, while somebody has it";
+    GpuTemperature: "ray_node_gpu_temperature_celsius", "How warm a GPU is, while somebody has it";
     ComponentCpu: "ray_component_cpu_percentage", "How much of one processor the workers of a name take, in percent";
     ComponentResident: "ray_component_rss_bytes", "Bytes of memory that the workers of a name have";
     ComponentResidentMb: "ray_component_rss_mb", "The same in MB";
     ComponentOwn: "ray_component_uss_bytes", "Bytes of that which each shares with nobody";
     ComponentOwnMb: "ray_component_uss_mb", "The same in MB";
+    ComponentShared: "ray_component_shared_bytes", "Bytes of their memory that they share with others";
     ComponentFiles: "ray_component_num_fds", "Files that the workers of a name have open";
+    WorkerEvictions: "ray_memory_manager_worker_eviction_total", "Workers that were ended because memory ran out";
+    WorkerFailures: "ray_node_manager_unexpected_worker_failure_total", "Workers that died without anybody wanting it";
     DeviceShare: "oxiray_device_share", "The part of a device that is granted, from 0 to 1";
     DeviceState: "oxiray_device_state", "1 for the state that a device is in";
     DeviceBusy: "oxiray_device_busy_ratio", "The part of the last moments in which a device computed, while somebody has it";
@@ -285,7 +290,7 @@ impl Metrics {
             let (name, description) = ClusterGauge::SHOWN[gauge as usize];
             let family = families.entry(name.to_owned()).or_insert_with(|| Family {
                 description: description.into(),
-                kind: MetricKind::Gauge,
+                kind: if name.ends_with(COUNTER_SUFFIX) { MetricKind::Counter } else { MetricKind::Gauge },
                 boundaries: Vec::new(),
                 series: BTreeMap::new(),
             });

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 /// What every name begins with, as with Ray.
 const PREFIX: &str = "ray_";
 /// What a counter's name ends with.
-const COUNTER_SUFFIX: &str = "_total";
+pub(crate) const COUNTER_SUFFIX: &str = "_total";
 /// The tag that the text format keeps for the buckets of histograms.
 const BUCKET_TAG: &str = "le";
 

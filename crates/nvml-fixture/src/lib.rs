@@ -15,7 +15,7 @@
 //! gives it such an instance and `uses=MIG-5a:4242:524288` says which processes have memory of that, `minor=0:2` gives its device node the number 2 (else that of its place),
 //! `pair=0:1:NODE,NV4` connects the first two by four NVLinks and host bridges of one NUMA node (`BRD`, `PIX`, `PXB`, `PHB`,
 //! `NODE`, `SYS`), `fabric=0:9a5c1f00-2b3d-4e5f-8a9b-0c1d2e3f4a5b:3` has NVLink connect the first one to part 3 of that cluster of machines, `mps=0:4242:524288` lists process 4242 among the first one's clients of an MPS server. `recovery=0:1` says that the first
-//! one needs recovery action 1, `remap=0:pending` or `remap=0:failed` what became of rows of its memory. Each `xid=0:31` that
+//! one needs recovery action 1, `warm=0:350000:61` that it draws 350 W and has 61 °C, `remap=0:pending` or `remap=0:failed` what became of rows of its memory. Each `xid=0:31` that
 //! is added while an event set is open is an error 31 of the first one; the first wait for one makes a file beside that with
 //! the answers, whose name ends with `.waits`. A field left empty makes its question return 3 (not supported).
 //! It is CUDA's driver library, too: see `cuda.rs`.
@@ -67,6 +67,8 @@ struct Answers {
     lost: Vec<usize>,
     partitioned: Vec<usize>,
     minors: Vec<(usize, c_uint)>,
+    /// Milliwatts, and degrees Celsius.
+    warmth: Vec<(usize, [c_uint; 2])>,
     recoveries: Vec<(usize, c_uint)>,
     remaps: Vec<(usize, String)>,
     xids: Vec<(usize, c_ulonglong)>,
@@ -153,6 +155,11 @@ impl Answers {
                 Some(("uses", of)) => uses.push(of.split_once(':')?),
                 Some(("minor", of)) => answers.minors.push(numbered(of)?),
                 Some(("recovery", of)) => answers.recoveries.push(numbered(of)?),
+                Some(("warm", of)) => {
+                    let (index, of) = of.split_once(':')?;
+                    let (power, degrees) = of.split_once(':')?;
+                    answers.warmth.push((index.parse().ok()?, [power.parse().ok()?, degrees.parse().ok()?]));
+                }
                 Some(("remap", of)) => answers.remaps.push(numbered(of)?),
                 Some(("xid", of)) => answers.xids.push(numbered(of)?),
                 Some(("pair", of)) => answers.pairs.push(Pair::parse(of)?),
@@ -492,6 +499,31 @@ pub unsafe extern "C" fn nvmlDeviceGetUtilizationRates(device: Handle, utilizati
         let Some(busy) = gpu.busy_percent else { return NOT_SUPPORTED };
         // SAFETY: passed on to the caller.
         unsafe { write(utilization, Utilization { gpu: busy, memory: 0 }) }
+    })
+}
+
+/// # Safety
+/// As in NVML: `milliwatts` must be valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetPowerUsage(device: Handle, milliwatts: *mut c_uint) -> c_int {
+    // SAFETY: passed on to the caller.
+    with_warmth(device, |[power, _]| unsafe { write(milliwatts, power) })
+}
+
+/// # Safety
+/// As in NVML: `degrees` must be valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetTemperature(device: Handle, _sensor: c_uint, degrees: *mut c_uint) -> c_int {
+    // SAFETY: passed on to the caller.
+    with_warmth(device, |[_, celsius]| unsafe { write(degrees, celsius) })
+}
+
+/// What power a device draws, and how warm it is.
+fn with_warmth(device: Handle, answer: impl FnOnce([c_uint; 2]) -> c_int) -> c_int {
+    read_anew();
+    with_answers(|answers| {
+        let index = (device as usize).wrapping_sub(1);
+        answers.warmth.iter().find(|(of, _)| *of == index).map_or(NOT_SUPPORTED, |(_, warmth)| answer(*warmth))
     })
 }
 

@@ -184,7 +184,7 @@ fn devices(recorded: &Recorded, has_detail: bool) -> List {
 }
 
 fn device(recorded: &Recorded, key: DeviceKey, node: Option<&NodeRow>, story: &DeviceStory) -> Row {
-    let used = node.and_then(|node| use_of(node, &key, story));
+    let used = node.and_then(|node| use_of(node, &key));
     let place = node.map_or_else(|| key.0.hex()[..8].to_owned(), title);
     let name = format!("{place} {}{}", key.1, key.2);
     let held = story.held();
@@ -254,9 +254,8 @@ fn mark_of(story: &DeviceStory) -> &'static str {
     if story.holders().all(|span| span.returning_ms.is_some()) { "~ " } else { "" }
 }
 
-fn use_of<'a>(node: &'a NodeRow, (_, resource, slot): &DeviceKey, story: &DeviceStory) -> Option<&'a DeviceUse> {
-    let slot = slot.to_string();
-    node.devices.iter().find(|used| used.resource == *resource && (used.id == slot || used.id == story.id))
+fn use_of<'a>(node: &'a NodeRow, (_, resource, slot): &DeviceKey) -> Option<&'a DeviceUse> {
+    node.devices.iter().find(|used| used.resource == *resource && used.slot == *slot)
 }
 
 /// Ten cells for a whole device.

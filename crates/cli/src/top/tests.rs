@@ -49,10 +49,12 @@ fn batch(entries: Vec<ChronicleEntry>) -> ChronicleBatch {
 fn a_node(number: u16, devices: u32) -> NodeRow {
     let uses = (0..devices).map(|slot| DeviceUse {
         resource: "GPU".into(),
+        slot,
         id: slot.to_string(),
         busy_percent: Some(90 - 40 * (slot % 2)),
         used_bytes: Some(5 << 30),
         total_bytes: Some(80 << 30),
+        ..DeviceUse::default()
     });
     NodeRow {
         node_id: node(number),

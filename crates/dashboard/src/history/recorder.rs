@@ -1,7 +1,7 @@
 //! Records a cluster: follows its chronicle and its lists, and hands what is news to the writer each [`FLUSH_PERIOD`].
 //!
 //! It is a visitor that only reads, over a connection of its own. Lists that the head makes without asking anybody are
-//! followed; tasks are asked for at most one twentieth of the time that an answer takes.
+//! followed; tasks are asked for ([`TaskQuestions`]).
 
 use super::index::{Index, IndexedJob};
 use super::line::{Begin, CLUSTER, HistoryLine, LineKind, SCHEMA};
@@ -14,9 +14,10 @@ use crate::page::lists;
 use crate::page::now_ms;
 use crate::page::rows::Row;
 use crate::page::tables::{Names, name};
+use crate::task_questions::{TAIL, TASKS_MAX, TaskQuestions};
 use oxiray_state::StateCopy;
 use oxiray_visitor::{Description, VisitError, json};
-use oxiray_wire::message::{ChronicleFollow, ClusterQuery, StateFollow, StateQuery};
+use oxiray_wire::message::{ChronicleFollow, ClusterQuery, StateFollow, StateReport};
 use oxiray_wire::state::{ChronicleCursor, ClusterState, DaemonState, JobRow, StateKind, Tables};
 use serde_json::{Value as Json, json as object};
 use std::cell::{Cell, RefCell};
@@ -41,13 +42,6 @@ const LIST_PERIOD: Duration = Duration::from_secs(1);
 /// How often the cluster is asked how it is, for each [`NODES_AT_ONCE`] nodes.
 const LOOK_PERIOD: Duration = Duration::from_secs(5);
 const NODES_AT_ONCE: usize = 64;
-/// How often tasks are asked for, at most; and how often in the time that an answer takes.
-const TASK_PERIOD: Duration = Duration::from_secs(2);
-const TASK_SHARE: u32 = 20;
-/// For how long after the last job ended tasks are asked for.
-const TASK_TAIL: Duration = Duration::from_secs(15);
-/// How many tasks an answer has.
-const TASKS_MAX: u32 = 10_000;
 /// How often bounds are looked at.
 const TIDY_PERIOD: Duration = Duration::from_secs(60);
 /// How often it is said that all is known up to now, where nothing else is to be said.
@@ -110,7 +104,7 @@ pub(crate) struct Recorder {
     again: Notify,
     /// There is enough to be written.
     is_full: Notify,
-    last_work: Cell<Option<Instant>>,
+    questions: TaskQuestions,
     /// When it began, in milliseconds since 1970.
     began_ms: Cell<u64>,
 }
@@ -190,7 +184,7 @@ impl Recorder {
             writer: RefCell::default(),
             again: Notify::new(),
             is_full: Notify::new(),
-            last_work: Cell::new(None),
+            questions: TaskQuestions::default(),
             began_ms: Cell::new(0),
         })
     }
@@ -329,7 +323,7 @@ impl Recorder {
                 () = self.again.notified() => self.tell_whole(),
             }
             if self.copy.borrow().jobs.values().any(|job| !job.state.is_final()) {
-                self.last_work.set(Some(Instant::now()));
+                self.questions.note_work();
             }
             tokio::time::sleep(LIST_PERIOD).await;
         }
@@ -384,10 +378,10 @@ impl Recorder {
 
     fn index_jobs<'row>(&self, rows: impl IntoIterator<Item = &'row JobRow>) {
         let mut index = self.index.borrow_mut();
-        let soon = now_ms().saturating_sub(TASK_TAIL.as_millis() as u64);
+        let soon = now_ms().saturating_sub(TAIL.as_millis() as u64);
         for row in rows {
             if !row.state.is_final() || row.ended_ms > soon {
-                self.last_work.set(Some(Instant::now()));
+                self.questions.note_work();
             }
             let Some(driver) = &row.driver else { continue };
             let told = IndexedJob {
@@ -427,27 +421,15 @@ impl Recorder {
 
     async fn ask_for_tasks(&self, daemon: &Daemon) -> Infallible {
         let mut missing = String::new();
-        loop {
-            let began = Instant::now();
-            if self.last_work.get().is_some_and(|at| at.elapsed() < TASK_TAIL) {
-                let asked =
-                    StateQuery { kind: StateKind::Tasks, limit: TASKS_MAX, detail: true, ..StateQuery::default() };
-                match daemon.ask(asked).await {
-                    Ok(report) if json::check(report.version).is_ok() => {
-                        let said = match report.total.checked_sub(TASKS_MAX.into()).filter(|more| *more > 0) {
-                            Some(more) => {
-                                format!("{more} tasks more than {TASKS_MAX} were not looked at {}", report.missing)
-                            }
-                            None => report.missing.clone(),
-                        };
-                        self.tell_tasks(&report.tables.unwrap_or_default(), (said != missing).then_some(&said));
-                        missing = said;
-                    }
-                    Ok(_) | Err(_) => tokio::time::sleep(PAUSE).await,
-                }
-            }
-            tokio::time::sleep(TASK_PERIOD.max(began.elapsed() * TASK_SHARE)).await;
-        }
+        let told = |report: StateReport| {
+            let said = match report.total.checked_sub(TASKS_MAX.into()).filter(|more| *more > 0) {
+                Some(more) => format!("{more} tasks more than {TASKS_MAX} were not looked at {}", report.missing),
+                None => report.missing.clone(),
+            };
+            self.tell_tasks(&report.tables.unwrap_or_default(), (said != missing).then_some(&said));
+            missing = said;
+        };
+        self.questions.ask(daemon, told).await
     }
 
     fn tell_tasks(&self, tables: &Tables, missing: Option<&String>) {

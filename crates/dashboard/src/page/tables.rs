@@ -192,31 +192,22 @@ impl Tables {
             let stored = Some(node.store_used as f32);
             self.series.push(&Measured::Memory(node.node_id), (now_ms, of("memory"), stored), GAP_MS);
         }
-        for (key, busy, memory) in self.used(state) {
+        for (key, busy, memory) in used(state) {
             self.series.push(&Measured::Device(key), (now_ms, busy, memory), GAP_MS);
         }
     }
+}
 
-    /// How much each device is used, where somebody can tell.
-    fn used(&self, state: &ClusterState) -> Vec<(DeviceKey, Option<f32>, Option<f32>)> {
-        let mut slots: BTreeMap<(NodeId, &str, &str), u32> = BTreeMap::new();
-        for (key, device) in self.holdings.devices() {
-            slots.insert((key.node, &key.resource, &device.id), key.slot);
-        }
-        let head = state.nodes.iter().find(|node| node.head).map(|node| node.node_id).unwrap_or_default();
-        for row in &state.devices {
-            slots.insert((row.node.unwrap_or(head), &row.resource, &row.id), row.slot);
-        }
-        let uses = state.nodes.iter().flat_map(|node| node.devices.iter().map(move |used| (node.node_id, used)));
-        uses.filter_map(|(node, used)| {
-            let slot = *slots.get(&(node, used.resource.as_str(), used.id.as_str()))?;
-            let memory = used.used_bytes.zip(used.total_bytes).filter(|(_, total)| *total > 0);
-            let key = DeviceKey { node, resource: used.resource.clone(), slot };
-            let busy = used.busy_percent.map(|percent| percent as f32 / 100.0);
-            Some((key, busy, memory.map(|(used, total)| (used as f64 / total as f64) as f32)))
-        })
-        .collect()
-    }
+/// How much each device is used, where somebody can tell.
+fn used(state: &ClusterState) -> Vec<(DeviceKey, Option<f32>, Option<f32>)> {
+    let uses = state.nodes.iter().flat_map(|node| node.devices.iter().map(move |used| (node.node_id, used)));
+    uses.map(|(node, used)| {
+        let memory = used.used_bytes.zip(used.total_bytes).filter(|(_, total)| *total > 0);
+        let key = DeviceKey { node, resource: used.resource.clone(), slot: used.slot };
+        let busy = used.busy_percent.map(|percent| percent as f32 / 100.0);
+        (key, busy, memory.map(|(used, total)| (used as f64 / total as f64) as f32))
+    })
+    .collect()
 }
 
 /// A device, as the page shows it.
@@ -439,10 +430,11 @@ mod tests {
         let mut one = node(1, 1.0);
         one.devices.push(DeviceUse {
             resource: "GPU".into(),
-            id: "0".into(),
+            slot: 3,
             busy_percent: Some(40),
             used_bytes: Some(1),
             total_bytes: Some(4),
+            ..DeviceUse::default()
         });
         let row = DeviceRow { resource: "GPU".into(), slot: 3, id: "0".into(), ..DeviceRow::default() };
         tables.look(ClusterState { nodes: vec![one], devices: vec![row], ..ClusterState::default() }, 10_000);

@@ -222,6 +222,7 @@ impl HeadCore {
     fn note_death(&mut self, row: &WorkerRow) {
         let unwanted = |exit: &&WorkerExit| matches!(exit.kind, ExitKind::SystemError | ExitKind::OutOfMemory);
         let Some(exit) = row.exit.as_ref().filter(unwanted).filter(|_| row.duty != WorkerDuty::Driver) else { return };
+        self.figures.ends.count_unwanted(row, exit.kind);
         self.note(ChronicleEntry {
             event: ChronicleEvent::WorkerDied,
             node: row.node,

@@ -8,7 +8,7 @@ use crate::workers::Duty;
 use oxiray_machine::Key;
 use oxiray_state::{actor_state, is_pending};
 use oxiray_wire::message::{MetricKind, MetricSample, Metrics, MetricsQuery, MetricsReport};
-use oxiray_wire::state::{ActorPhase, ChronicleEntry, ChronicleEvent, DemandKind};
+use oxiray_wire::state::{ActorPhase, ChronicleEntry, ChronicleEvent, DemandKind, ExitKind};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The version of Ray whose names these are.
@@ -90,8 +90,19 @@ impl HeadCore {
             let seconds = job.ended_ms.saturating_sub(job.facts.started_ms) as f64 / 1e3;
             (ClusterGauge::JobDuration, vec![("JobId", job.id.hex())], seconds)
         }));
-        gauges.extend(named(ClusterGauge::Actors, "gcs", self.actor_counts(), leaves_names_out));
+        let actors = self.actor_counts();
+        // Those that are somewhere, by where they are.
+        let placed = actors.iter().filter(|((.., address), _)| !address.is_empty());
+        let placed = placed.map(|(series, count)| (series.clone(), *count)).collect();
+        gauges.extend(named(ClusterGauge::Actors, "executor", placed, leaves_names_out));
+        gauges.extend(named(ClusterGauge::Actors, "gcs", actors, leaves_names_out));
         gauges.extend(named(ClusterGauge::Tasks, "executor", self.task_counts(), leaves_names_out));
+        gauges.extend(self.figures.ends.unwanted().map(|((kind, duty, name, address), count)| {
+            let out_of_memory = *kind == ExitKind::OutOfMemory;
+            let gauge = if out_of_memory { ClusterGauge::WorkerEvictions } else { ClusterGauge::WorkerFailures };
+            let tags = [("Name", name.clone()), ("NodeAddress", address.clone()), ("Type", duty.name().to_owned())];
+            (gauge, tags.into(), count as f64)
+        }));
         gauges.extend(self.gauges_of_waiting());
         gauges.extend(self.gauges_of_growth());
         gauges

@@ -92,7 +92,7 @@ impl HeadCore {
             memory,
         };
         let id = offer.map_or_else(|| slot.to_string(), |offer| offer.id(slot));
-        let used = self.members.own().state.uses.iter().find(|used| used.resource == name && used.id == id.trim());
+        let used = self.members.own().state.uses.iter().find(|used| used.resource == name && used.slot == slot);
         let family = offer.map_or_else(|| families_of(name).next(), |offer| Some(offer.family));
         DeviceRow {
             resource: name.to_owned(),

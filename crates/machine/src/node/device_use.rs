@@ -63,10 +63,13 @@ impl NodeCore {
         let lost = lost.into_iter().map(|lost| (lost.resource.to_owned(), lost.slot)).collect();
         let told = working.into_iter().filter(|_| is_used).map(|found| DeviceUse {
             resource: found.resource.to_owned(),
+            slot: found.slot,
             id: found.id,
             busy_percent: found.usage.busy_percent,
             used_bytes: found.usage.used_bytes,
             total_bytes: found.usage.total_bytes,
+            power_mw: found.usage.power_mw,
+            temperature_c: found.usage.temperature_c,
         });
         self.devices.measured.uses = told.collect();
         self.judge_lost(lost);

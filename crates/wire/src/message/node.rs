@@ -199,6 +199,15 @@ pub struct DeviceUse {
     /// Bytes of its memory.
     #[field(5)]
     pub total_bytes: Option<u64>,
+    /// Its number on the node.
+    #[field(6)]
+    pub slot: u32,
+    /// The power that it draws, in milliwatts.
+    #[field(7)]
+    pub power_mw: Option<u32>,
+    /// How warm it is, in degrees Celsius.
+    #[field(8)]
+    pub temperature_c: Option<u32>,
 }
 
 /// The devices of one resource.
