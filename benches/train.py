@@ -32,6 +32,7 @@ ROWS = (
     ("report_s", "`train.report` without a checkpoint", "s", 200.0),
     ("recovery_s", "a worker's death until the first step of the next", "s", 4.0),
     ("nearest_s", "1 GiB of tensors from actor to actor: `auto`, in Ray `gloo`", "s", 3.0),
+    ("nearest_read_s", "the same, until their elements are added up", "s", 1.0),
     ("group_s", "1 GiB of tensors from actor to actor, by `gloo` in both", "s", 1.0),
     ("memory_mb", "memory of all but the workers and the driver, besides what they share with those", "MB", 10.0),
 )

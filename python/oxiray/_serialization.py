@@ -176,6 +176,26 @@ def view(pin: Any, address: int, size: int) -> memoryview:
     return memoryview(array).cast("B").toreadonly()
 
 
+def private_view(array: Any, limit: int) -> memoryview | None:
+    """Memory of this process's own with the bytes of a one-dimensional stored array, to which it may write.
+
+    None where the array is not in the store, where that takes a copy, or where more than `limit` bytes of stored objects would
+    stay pinned for such memory.
+    """
+    import ctypes
+
+    owner = array
+    while hasattr(owner, "base"):
+        owner = owner.base
+    pin = getattr(getattr(owner, "obj", None), "_pin", None)
+    private = pin and pin.private(array.ctypes.data, array.nbytes, limit)
+    if private is None:
+        return None
+    memory = (ctypes.c_char * len(private)).from_address(private.address)
+    memory._private = private
+    return memoryview(memory).cast("B")
+
+
 def failure(
     code: str, text: str, cause: Any, object_id: str | None = None, known: dict[str, Any] | None = None
 ) -> BaseException:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ import numpy
 import pytest
 import ray
 import torch
+from oxiray import _core, _device_objects
 from ray.experimental import (
     TensorTransportManager,
     TensorTransportMetadata,
@@ -35,6 +37,12 @@ def _cluster() -> Iterator[None]:
     ray.init(num_cpus=4, runtime_env={"preload": ["torch"]})
     yield
     ray.shutdown()
+
+
+def used() -> int:
+    """Bytes of the store that objects take."""
+    gc.collect()
+    return int(_core.cluster()["store"]["used"])
 
 
 @ray.remote(num_cpus=0, enable_tensor_transport=True, max_restarts=1)
@@ -170,6 +178,41 @@ def test_a_tensor_is_written_to_when_nobody_refers_to_it(two: list[Any]) -> None
     freed = two[0].waits_until_freed.remote(60)
     del reference
     assert ray.get(freed) == ""
+
+
+@pytest.mark.parametrize("limit", [None, 0], ids=["mapped", "copied"])
+def test_a_reader_has_its_tensors_for_itself(two: list[Any], monkeypatch: pytest.MonkeyPatch, limit: int | None) -> None:
+    """Whether its memory is the object's own until it writes there, or a copy."""
+    if limit is not None:
+        monkeypatch.setattr(_device_objects, "_private_limit", lambda: limit)
+    holder = two[0]
+    numbers = torch.arange(1 << 20, dtype=torch.float64)
+    made = holder.make.remote({"numbers": numbers, "bits": numbers.to(torch.bfloat16).reshape(1 << 10, -1), "few": numbers[:3]})
+    first, second = ray.get(made), ray.get(made)
+    for key in ("numbers", "bits", "few"):
+        first[key].fill_(5)
+    assert torch.equal(second["numbers"], numbers) and torch.equal(second["few"], numbers[:3])
+    assert torch.equal(second["bits"], numbers.to(torch.bfloat16).reshape(1 << 10, -1))
+    assert torch.equal(ray.get(made)["numbers"], numbers), "the holder's are as they were"
+    last = first["numbers"][-4:]
+    del first, second
+    assert last.tolist() == [5.0] * 4, "the memory stays as long as any of it is seen"
+
+
+def test_what_is_mapped_is_let_go_with_the_last_tensor(two: list[Any]) -> None:
+    size = 4 << 20
+    made = two[0].make.remote(torch.ones(size // 4))
+    ray.get(made)
+    # The argument and what the reader had are gone.
+    wait_until(lambda: used() < size)
+    tensor = ray.get(made)
+    assert used() >= size
+    tensor += 1
+    part = tensor[10:20]
+    del tensor
+    assert used() >= size and part.sum() == 20
+    del part
+    wait_until(lambda: used() < size)
 
 
 def test_members_of_a_group_send_them_to_each_other(two: list[Any]) -> None:

@@ -4,10 +4,13 @@
 //! for 3.10 and newer. Its layout has been the same since 3.3, and the two functions are in every CPython,
 //! so they are declared here.
 
-use oxiray_runtime::Pinned;
+use crate::process;
+use oxiray_runtime::{Pinned, PrivateMapping};
+use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use std::ffi::{c_char, c_int, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// `Py_buffer` as CPython has it.
 #[repr(C)]
@@ -99,5 +102,78 @@ impl Pin {
 
     fn __len__(&self) -> usize {
         self.pinned.bytes().len()
+    }
+
+    /// Memory of this process's own with the `size` bytes at `address`, which are this object's, as long as all such memory
+    /// has `limit` bytes at most; nothing where it cannot be had without a copy.
+    fn private(slf: &Bound<'_, Self>, address: usize, size: usize, limit: usize) -> PyResult<Option<Private>> {
+        let bytes = slf.get().pinned.bytes();
+        let begin = address.checked_sub(bytes.as_ptr() as usize);
+        let range =
+            begin.and_then(|begin| Some(begin..begin.checked_add(size)?)).filter(|range| range.end <= bytes.len());
+        let range = range.ok_or_else(|| {
+            PyValueError::new_err(format!(
+                "{size} bytes at {address:#x} are no part of an object of {} bytes",
+                bytes.len()
+            ))
+        })?;
+        let Some(taken) = Taken::of(size, limit) else { return Ok(None) };
+        let mapping = slf.get().pinned.private(range);
+        Ok(mapping.map(|mapping| Private { mapping, _taken: taken, _pin: slf.clone().unbind() }))
+    }
+}
+
+/// Stored objects that are read from now on may be had by `Pin.private`.
+#[pyfunction]
+fn keep_descriptors() -> PyResult<()> {
+    process::required()?.keep_descriptors();
+    Ok(())
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Pin>()?;
+    module.add_class::<Private>()?;
+    module.add_function(wrap_pyfunction!(keep_descriptors, module)?)
+}
+
+/// How many bytes of stored objects stay pinned since their readers write to them.
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
+
+/// Some of those bytes.
+struct Taken(usize);
+
+impl Taken {
+    /// Nothing where there would be more than `limit`.
+    fn of(size: usize, limit: usize) -> Option<Self> {
+        let more = |taken: usize| taken.checked_add(size).filter(|all| *all <= limit);
+        TAKEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Self(size))
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        TAKEN.fetch_sub(self.0, Ordering::Relaxed);
+    }
+}
+
+/// A part of a stored object that its reader may write to, which nobody else sees.
+#[pyclass(frozen, module = "oxiray._core")]
+pub(crate) struct Private {
+    // Unmapped before the object is let go.
+    mapping: PrivateMapping,
+    _taken: Taken,
+    _pin: Py<Pin>,
+}
+
+#[pymethods]
+impl Private {
+    /// Where its bytes begin.
+    #[getter]
+    fn address(&self) -> usize {
+        self.mapping.address() as usize
+    }
+
+    fn __len__(&self) -> usize {
+        self.mapping.length()
     }
 }

@@ -69,7 +69,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<generator::ObjectRefGenerator>()?;
     module.add_class::<caller::Caller>()?;
     module.add_class::<actors::Hold>()?;
-    module.add_class::<buffer::Pin>()?;
+    buffer::register(module)?;
     module.add_class::<template::Template>()?;
     module.add_class::<metrics::Metric>()?;
     module.add_class::<completion::Completion>()?;

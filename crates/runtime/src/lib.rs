@@ -66,6 +66,7 @@ pub use core::{Client, DAEMON, Io, Role, Token};
 pub use labels::{begin_output, begin_prints, end_prints, has_prints, label_next_call, label_output, label_print};
 pub use lead::protocol::Unmet;
 pub use metrics::{MetricIndex, MetricKind, NotKept, declare_metric, record_metric};
+pub use oxiray_store::PrivateMapping;
 pub use pins_ahead::{AskedPin, PinsAhead};
 pub use runtime::{ActorWork, Runtime, RuntimeError};
 pub use stored::{Figures, Pinned};

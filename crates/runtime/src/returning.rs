@@ -4,7 +4,6 @@ use crate::away::{DaemonReconnect, Entry};
 use crate::core::DAEMON;
 use crate::lead::Shared;
 use crate::shell::State;
-use oxiray_store::SegmentCache;
 use oxiray_wire::frame::HELLO_BYTES_LIMIT;
 use oxiray_wire::message::{DaemonToNewcomer, Direction as _, Hello, Returning, Welcome};
 use oxiray_wire::{Connection, Received, session};
@@ -51,7 +50,7 @@ impl State {
         }
         // What of its store was mapped for reading stays so; nothing of it is given back to this one.
         self.io.pinned.clear();
-        self.io.segments = SegmentCache::default();
+        self.io.segments.forget_all();
         self.daemon_back(welcome.epoch);
         for received in early {
             self.heard(DAEMON, received);

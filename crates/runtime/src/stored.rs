@@ -10,11 +10,12 @@ use crate::pins_ahead::AskedPin;
 use crate::runtime::{Runtime, RuntimeError, unexpected};
 use crate::shell::State;
 use oxiray_ids::{ObjectId, TaskId};
-use oxiray_store::{ReadMapping, SegmentId, WriteMapping};
+use oxiray_store::{PrivateMapping, ReadMapping, SegmentId, WriteMapping};
 use oxiray_wire::Message;
 use oxiray_wire::message::{
     Abort, Allocate, CollectGarbage, Failure, FailureCode, Holdings, HoldingsQuery, Pin, SegmentsUnmapped, Unpin,
 };
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -36,6 +37,13 @@ impl Pinned {
     /// The object's bytes, 64-byte aligned.
     pub fn bytes(&self) -> &[u8] {
         self.mapping.as_slice()
+    }
+
+    /// Memory with these of the object's bytes that is the caller's own, without a copy; for as long as this is pinned.
+    /// Nothing where that cannot be had.
+    pub fn private(&self, bytes: Range<usize>) -> Option<PrivateMapping> {
+        // Where the kernel has no more mappings for this process, the caller copies.
+        self.mapping.private(bytes).ok().flatten()
     }
 }
 
@@ -234,6 +242,12 @@ impl Runtime {
     /// How long a task waits at least before it is run again, and how often and when one is that memory was short for.
     pub fn configure_retries(&self, delay: Duration, memory: MemoryRetries) {
         self.shared.with(|state| (state.calls.retries.delay, state.calls.retries.memory) = (delay, memory));
+    }
+
+    /// Parts of objects that are mapped from now on may be had as memory of this process's own ([`Pinned::private`]). It
+    /// costs a descriptor for each large file of the store that is mapped.
+    pub fn keep_descriptors(&self) {
+        self.shared.with(|state| state.io.segments.keep_descriptors());
     }
 
     /// What this process keeps.

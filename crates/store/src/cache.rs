@@ -24,6 +24,7 @@ impl Mapped {
 #[derive(Debug, Default)]
 pub struct SegmentCache {
     mapped: BTreeMap<FileId, Mapped>,
+    keeps_descriptors: bool,
 }
 
 impl SegmentCache {
@@ -32,9 +33,24 @@ impl SegmentCache {
         Self::default()
     }
 
+    /// What is mapped for reading from now on may be mapped once more ([`ReadMapping::private`]), for which descriptors stay
+    /// open.
+    pub fn keep_descriptors(&mut self) {
+        self.keeps_descriptors = true;
+    }
+
+    /// The files are another store's from now on. A mapping in use lives until its last user drops it.
+    pub fn forget_all(&mut self) {
+        self.mapped.clear();
+    }
+
     /// Maps a range of a descriptor that the daemon sent.
     pub fn insert(&mut self, file: FileId, access: Access, descriptor: &OwnedFd, range: Extent) -> io::Result<()> {
-        let region = Arc::new(Region::map(descriptor.as_fd(), access, range.base, range.bytes)?);
+        let mut region = Region::map(descriptor.as_fd(), access, range.base, range.bytes)?;
+        if self.keeps_descriptors && access == Access::ReadOnly {
+            region.keep(descriptor.as_fd(), range.base);
+        }
+        let region = Arc::new(region);
         let mapped = self.mapped.entry(file).or_default();
         match access {
             Access::ReadOnly => mapped.read = Some(region),
@@ -115,6 +131,44 @@ mod tests {
         assert_eq!(reader.as_slice().len(), 4096);
         assert!(cache.reader(at(1, 4096), 4097).is_none() && cache.writer(at(1, u64::MAX), 2).is_none());
         assert_eq!(reader.as_slice().as_ptr() as usize % 64, 0);
+    }
+
+    #[test]
+    fn a_private_mapping_has_the_bytes_and_keeps_what_is_written_to_itself() {
+        const LARGE: u64 = 2 << 20;
+        let (memory, mut cache) = (Memory::new(LARGE).unwrap(), SegmentCache::new());
+        let all = Extent { base: 0, bytes: LARGE };
+        cache.keep_descriptors();
+        for access in [Access::ReadWrite, Access::ReadOnly] {
+            cache.insert(FileId(1), access, &memory.open(access).unwrap(), all).unwrap();
+        }
+        let size = LARGE as usize - 4096;
+        let writer = cache.writer(at(1, 4096), size).unwrap();
+        writer.edit(|bytes| bytes.fill(7));
+        let reader = cache.reader(at(1, 4096), size).unwrap();
+        let range = 100..size - 9;
+        let private = reader.private(range.clone()).unwrap().expect("its descriptor is kept");
+        assert_eq!(private.length(), range.len());
+        // SAFETY: the memory is mapped for writing as long as `private` lives, and nothing else refers to it.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(private.address(), private.length()) };
+        assert!(bytes.iter().all(|byte| *byte == 7));
+        bytes[0] = 1;
+        assert_eq!((reader.as_slice()[100], bytes[0], bytes[1]), (7, 1, 7), "nobody else sees what is written");
+        drop((cache, reader));
+        assert_eq!(bytes[range.len() - 1], 7, "it lives by itself");
+    }
+
+    #[test]
+    fn small_files_are_mapped_once_and_so_are_all_where_nobody_asked_for_more() {
+        for (keeps, bytes) in [(true, CAPACITY), (false, 2 << 20)] {
+            let (memory, mut cache) = (Memory::new(bytes).unwrap(), SegmentCache::new());
+            if keeps {
+                cache.keep_descriptors();
+            }
+            let all = Extent { base: 0, bytes };
+            cache.insert(FileId(1), Access::ReadOnly, &memory.open(Access::ReadOnly).unwrap(), all).unwrap();
+            assert!(cache.reader(at(1, 0), 4096).unwrap().private(0..4096).unwrap().is_none());
+        }
     }
 
     #[test]

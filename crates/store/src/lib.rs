@@ -53,6 +53,6 @@ pub use cache::SegmentCache;
 pub use checksum::Checksum;
 pub use copy::copy;
 pub use error::StoreError;
-pub use mapping::{ReadMapping, WriteMapping};
+pub use mapping::{PrivateMapping, ReadMapping, WriteMapping};
 pub use store::{Options, Store};
 pub use terms::{Access, ClientId, Event, Expired, Extent, FileId, ObjectState, SegmentId, Stats, Ticket};

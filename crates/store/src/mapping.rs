@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use std::io;
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,11 +18,45 @@ use std::sync::{Arc, Mutex, PoisonError};
 const HUGE_FROM: usize = 2 << 20;
 const PAGE: usize = 4096;
 
+/// Files that are mapped for reading from this size on may be mapped once more, by [`ReadMapping::private`].
+const KEPT_FROM: usize = 1 << 20;
+/// Of how many files a process keeps the descriptors for that.
+const KEPT_MAX: usize = 128;
+static KEPT: AtomicUsize = AtomicUsize::new(0);
+
+/// A descriptor that is kept beside a mapping, one of [`KEPT_MAX`].
+#[derive(Debug)]
+struct Kept {
+    descriptor: OwnedFd,
+    /// Where the mapping begins in the file.
+    base: u64,
+}
+
+impl Kept {
+    /// Nothing where there are enough, or no more descriptors.
+    fn of(descriptor: BorrowedFd<'_>, base: u64) -> Option<Self> {
+        let count = |kept: usize| (kept < KEPT_MAX).then_some(kept + 1);
+        KEPT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count).ok()?;
+        let Ok(descriptor) = descriptor.try_clone_to_owned() else {
+            KEPT.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        };
+        Some(Self { descriptor, base })
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        KEPT.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// A mapped file.
 #[derive(Debug)]
 pub(crate) struct Region {
     start: *mut u8,
     length: usize,
+    kept: Option<Kept>,
 }
 
 // SAFETY: a mapping belongs to the process, not to a thread.
@@ -52,7 +86,14 @@ impl Region {
             // huge pages for shared memory, it is refused.
             let _ = unsafe { madvise(start, length, Advice::LinuxHugepage) };
         }
-        Ok(Self { start: start.cast(), length })
+        Ok(Self { start: start.cast(), length, kept: None })
+    }
+
+    /// Keeps the descriptor of a file that was mapped from `base` on, if it is large.
+    pub(crate) fn keep(&mut self, descriptor: BorrowedFd<'_>, base: u64) {
+        if self.length >= KEPT_FROM {
+            self.kept = Kept::of(descriptor, base);
+        }
     }
 
     fn part(&self, offset: u64, size: usize) -> Option<Range<usize>> {
@@ -89,6 +130,48 @@ impl ReadMapping {
         // SAFETY: the part is within the mapping, which is readable as long as `self` lives; by STORE-3 nobody writes what
         // is looked at.
         unsafe { std::slice::from_raw_parts(self.region.start.add(self.part.start), self.part.len()) }
+    }
+}
+
+impl ReadMapping {
+    /// Memory that holds these of the object's bytes and belongs to whoever asked: what is written to it is seen by nobody
+    /// else. Pages that are not written to are the object's own, so that it has to stay pinned meanwhile. Nothing where the
+    /// file's descriptor was not kept.
+    ///
+    /// # Errors
+    /// Where the kernel refuses another mapping.
+    pub fn private(&self, bytes: Range<usize>) -> io::Result<Option<PrivateMapping>> {
+        assert!(bytes.start <= bytes.end && bytes.end <= self.part.len(), "{bytes:?} of an object");
+        let Some(kept) = self.region.kept.as_ref().filter(|_| !bytes.is_empty()) else { return Ok(None) };
+        let (from, to) = (self.part.start + bytes.start, self.part.start + bytes.end);
+        let first = from / PAGE * PAGE;
+        let length = to - first;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let base = kept.base + first as u64;
+        // SAFETY: the kernel chooses the place. The range lies in the file, for the region does.
+        let start =
+            unsafe { mmap(std::ptr::null_mut(), length, protection, MapFlags::PRIVATE, &kept.descriptor, base)? };
+        Ok(Some(PrivateMapping { region: Region { start: start.cast(), length, kept: None }, offset: from - first }))
+    }
+}
+
+/// A copy of a part of an object, of which the kernel makes the pages that are written to.
+#[derive(Debug)]
+pub struct PrivateMapping {
+    region: Region,
+    offset: usize,
+}
+
+impl PrivateMapping {
+    /// Where its bytes begin.
+    pub fn address(&self) -> *mut u8 {
+        // SAFETY: the offset is less than a page, of which there is at least one byte.
+        unsafe { self.region.start.add(self.offset) }
+    }
+
+    /// How many they are.
+    pub fn length(&self) -> usize {
+        self.region.length - self.offset
     }
 }
 
