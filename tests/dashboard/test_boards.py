@@ -30,11 +30,15 @@ pytestmark = [
     pytest.mark.skipif(PROMETHEUS is None, reason="prometheus is not installed: `make test-dashboard` does it"),
     pytest.mark.skipif(not RAY.exists(), reason="Ray's wheel is absent: `make bench` installs it into .build/ray"),
 ]
-GPU = "NVIDIA H100 80GB HBM3|GPU-{slot}||85899345920|40000000000|||71\n"
+GPU = "NVIDIA H100 80GB HBM3|GPU-{slot}||85899345920|40000000000|{holder}||71\nwarm={slot}:350000:61\n"
 #: Questions without an answer here, by a part of them.
 UNANSWERED = {
     "ray_tpu_": "a machine with TPUs says nothing of their use, which only libtpu's own process knows",
     "ray_memory_manager_worker_eviction_total": "nobody was ended for want of memory",
+    "autoscaler_pending_nodes": "no machine was asked for",
+    "autoscaler_recently_failed_nodes": "no node has died",
+    "ray_component_gpu_percentage": "a driver reports the load of the whole GPU",
+    'ray_tasks{IsRetry!="0"': "the head knows which name a worker runs, not at which attempt",
     "autoscaler_pending_resources": "a question for what is to come beside what there is, which is nothing",
 }
 PROGRAM = """
@@ -45,6 +49,10 @@ ray.init(address=sys.argv[1], logging_level="ERROR")
 @ray.remote(num_gpus=1, num_cpus=0.5)
 def trains(folder):
     # Long enough for the machine to see who uses the device.
+    slot = os.environ["CUDA_VISIBLE_DEVICES"].removeprefix("GPU-")
+    with open(folder + "/holder.new", "w") as file:
+        file.write(f"{slot} {os.getpid()}")
+    os.rename(folder + "/holder.new", folder + "/holder")
     while not os.path.exists(folder + "/enough"):
         time.sleep(0.1)
 
@@ -80,6 +88,11 @@ except ray.exceptions.WorkerCrashedError:
     print("ready", flush=True)
 sys.stdin.read()
 """
+
+
+def gpus(held: int | None = None, holder: str = "") -> str:
+    """Eight GPUs as NVML would describe them, one of which a process holds."""
+    return "".join(GPU.format(slot=slot, holder=holder if slot == held else "") for slot in range(8))
 
 
 class Prometheus:
@@ -134,7 +147,7 @@ def prometheus() -> Iterator[Prometheus]:
     home, found = None, None
     with pytest.MonkeyPatch.context() as patch:
         answers = nvml.Answers(folder, patch, nvml.library())
-        answers.write("".join(GPU.format(slot=slot) for slot in range(8)))
+        answers.write(gpus())
         patch.setenv("PYTHONUNBUFFERED", "1")
         try:
             home = Home(folder)
@@ -147,6 +160,9 @@ def prometheus() -> Iterator[Prometheus]:
             with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=home.environment) as program:
                 assert program.stdin is not None and program.stdout is not None
                 assert program.stdout.readline() == "ready\n"
+                wait_until((folder / "holder").exists)
+                slot, pid = map(int, (folder / "holder").read_text().split())
+                answers.write(gpus(slot, f"{pid}:40000000000"))
                 wait_until((session / "prom_metrics_service_discovery.json").exists)
                 found = Prometheus(folder, session)
                 yield found

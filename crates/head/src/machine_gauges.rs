@@ -64,8 +64,12 @@ impl<'a> MachineGauges<'a> {
         let used = self.member.state.store_used;
         let store = [(ClusterGauge::StoreUsed, used), (ClusterGauge::StoreAvailable, self.member.store_left())];
         let store = store.map(|(gauge, bytes)| (gauge, self.ledger_tags(&[]), bytes as f64));
-        let lies = (ClusterGauge::StoreMemory, self.ledger_tags(&[("Location", "MMAP_SHM")]), used as f64);
-        resources.chain(store).chain([lies]).collect()
+        let spilled = self.member.state.statistics.as_ref().and_then(|measured| measured.memory);
+        let places = [("MMAP_SHM", Some(used)), ("SPILLED", spilled.map(|memory| memory.spilled))];
+        let lie = places.into_iter().filter_map(|(place, bytes)| {
+            Some((ClusterGauge::StoreMemory, self.ledger_tags(&[("Location", place)]), bytes? as f64))
+        });
+        resources.chain(store).chain(lie).collect()
     }
 
     /// What it measured of itself.
@@ -80,8 +84,7 @@ impl<'a> MachineGauges<'a> {
         let workers = self.member.state.statistics.iter().flat_map(|measured| &measured.workers);
         let mut by_name: BTreeMap<String, WorkerStatistics> = BTreeMap::new();
         for worker in workers {
-            let name = names.get(&worker.pid).filter(|name| !name.is_empty());
-            let sum = by_name.entry(name.map_or_else(|| IDLE.to_owned(), |name| format!("ray::{name}"))).or_default();
+            let sum = by_name.entry(component(names.get(&worker.pid))).or_default();
             sum.resident_kib += worker.resident_kib;
             sum.own_kib += worker.own_kib;
             sum.cpu_permille = sum.cpu_permille.saturating_add(worker.cpu_permille);
@@ -101,7 +104,23 @@ impl<'a> MachineGauges<'a> {
             ]
             .map(|(gauge, value)| (gauge, tags.clone(), value))
         };
-        by_name.into_iter().flat_map(of_name).collect()
+        by_name.into_iter().flat_map(of_name).chain(self.device_memory_of_components(names)).collect()
+    }
+
+    /// What its workers have of the memory of GPUs, added up by what they run.
+    fn device_memory_of_components(&self, names: &BTreeMap<u32, &str>) -> Vec<ClusterSample> {
+        let gpus = self.member.state.uses.iter().filter(|used| used.resource == GPU);
+        let mut by_name: BTreeMap<String, u64> = BTreeMap::new();
+        for process in gpus.flat_map(|used| &used.processes) {
+            if let Some(name) = names.get(&process.pid) {
+                *by_name.entry(component(Some(name))).or_default() += process.bytes;
+            }
+        }
+        let of_name = |(name, bytes): (String, u64)| {
+            let tags = vec![("Component", name), ("ip", self.member.told.ip.clone())];
+            (ClusterGauge::ComponentGpuMemory, tags, bytes as f64 / MEBIBYTE)
+        };
+        by_name.into_iter().map(of_name).collect()
     }
 
     /// Its devices: whether they are given, how much of each is granted, and how much they are used.
@@ -159,6 +178,11 @@ impl<'a> MachineGauges<'a> {
         ];
         known.into_iter().filter_map(|(gauge, value)| Some((gauge, tags.clone(), value?))).collect()
     }
+}
+
+/// What the workers of a name are called together.
+fn component(name: Option<&&str>) -> String {
+    name.filter(|name| !name.is_empty()).map_or_else(|| IDLE.to_owned(), |name| format!("ray::{name}"))
 }
 
 fn values_of(measured: &NodeStatistics) -> Vec<(ClusterGauge, f64)> {

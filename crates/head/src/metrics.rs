@@ -83,6 +83,7 @@ gauges! {
     PendingNodes: "ray_cluster_pending_nodes", "Machines that the autoscaler has asked for and that are no nodes yet";
     AutoscalerActive: "autoscaler_active_nodes", "Nodes that are alive, by group";
     AutoscalerPending: "autoscaler_pending_nodes", "Machines that the autoscaler has asked for and that are no nodes yet";
+    AutoscalerFailed: "autoscaler_recently_failed_nodes", "Nodes that died, of those that are remembered, by group";
     AutoscalerResources: "autoscaler_cluster_resources", "What the living nodes offer in whole";
     AutoscalerWanted: "autoscaler_pending_resources", "What waits for nodes";
     RunningJobs: "ray_running_jobs", "Jobs that run";
@@ -132,6 +133,7 @@ gauges! {
     ComponentOwn: "ray_component_uss_bytes", "Bytes of that which each shares with nobody";
     ComponentOwnMb: "ray_component_uss_mb", "The same in MB";
     ComponentShared: "ray_component_shared_bytes", "Bytes of their memory that they share with others";
+    ComponentGpuMemory: "ray_component_gpu_memory_mb", "MiB of GPUs' memory that the workers of a name have";
     ComponentFiles: "ray_component_num_fds", "Files that the workers of a name have open";
     WorkerEvictions: "ray_memory_manager_worker_eviction_total", "Workers that were ended because memory ran out";
     WorkerFailures: "ray_node_manager_unexpected_worker_failure_total", "Workers that died without anybody wanting it";

@@ -47,7 +47,7 @@ use crate::streams::Streams;
 use crate::turn::{Turn, now_ms};
 use crate::workers::Workers;
 use oxiray_head::Core;
-use oxiray_wire::state::NodeStatistics;
+use oxiray_wire::state::{MemoryStatistics, NodeStatistics};
 use std::time::{Duration, Instant};
 
 pub use start::{Mode, Ready, run};
@@ -189,8 +189,9 @@ impl Daemon {
                 DeviceAnswer::Failed(seen) => self.core.devices_failed(vec![seen]),
                 DeviceAnswer::Tested(device, outcome) => self.core.device_tested(&device, outcome),
                 DeviceAnswer::Measured(found) => {
-                    let metrics = self.children.metrics_place();
-                    self.core.machine_measured(NodeStatistics { metrics, ..*found });
+                    let (metrics, spilled) = (self.children.metrics_place(), self.objects.store.figures().spilled);
+                    let memory = found.memory.map(|memory| MemoryStatistics { spilled, ..memory });
+                    self.core.machine_measured(NodeStatistics { metrics, memory, ..*found });
                 }
             }
         }

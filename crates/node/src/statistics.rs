@@ -265,6 +265,8 @@ fn memory(limits: &Limits) -> Option<MemoryStatistics> {
         shared: machine.shared,
         host_limit: machine.limit,
         host_used: machine.used,
+        // The daemon knows, which has the store.
+        spilled: 0,
     })
 }
 

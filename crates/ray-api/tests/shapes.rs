@@ -250,7 +250,7 @@ fn measured() -> Vec<MeasuredNode> {
         cpu_permille: 679,
         cpu_millis: 2000,
         loads: vec![135, 104, 83],
-        memory: Some(MemoryStatistics { limit: 100, used: 25, shared: 1, host_limit: 100, host_used: 30 }),
+        memory: Some(MemoryStatistics { limit: 100, used: 25, shared: 1, host_limit: 100, host_used: 30, spilled: 0 }),
         disk: Some(DiskSpace { size: 100, used: 20, free: 60 }),
         disk_read: flow,
         disk_written: flow,

@@ -197,6 +197,7 @@ impl HeadCore {
             of(ClusterGauge::PendingNodes, "node_type", &pending),
             of(ClusterGauge::AutoscalerActive, "NodeType", &active),
             of(ClusterGauge::AutoscalerPending, "NodeType", &pending),
+            of(ClusterGauge::AutoscalerFailed, "NodeType", &failed),
             of(ClusterGauge::AutoscalerResources, "resource", &totals),
         ]
         .concat()

@@ -6,7 +6,8 @@ use crate::Effect;
 use crate::alarm::Alarm;
 use crate::device_checks::DeviceSlot;
 use oxiray_accelerators::DeviceUse as Found;
-use oxiray_wire::message::DeviceUse;
+use oxiray_families::ProcessMemory;
+use oxiray_wire::message::{DeviceUse, ProcessUse};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -14,6 +15,8 @@ use std::time::Duration;
 const MEASURED_EVERY: Duration = Duration::from_secs(1);
 /// Between two looks at devices that nobody uses.
 const LOOKED_AT_EVERY: Duration = Duration::from_secs(10);
+/// The most processes of a device that the head is told of.
+const PROCESSES_MAX: usize = 64;
 
 impl NodeCore {
     /// Sees to the next look at the devices, where somebody can tell: soon where one is in use.
@@ -70,6 +73,7 @@ impl NodeCore {
             total_bytes: found.usage.total_bytes,
             power_mw: found.usage.power_mw,
             temperature_c: found.usage.temperature_c,
+            processes: shown(&found.usage.processes),
         });
         self.devices.measured.uses = told.collect();
         self.judge_lost(lost);
@@ -101,4 +105,13 @@ impl NodeCore {
     fn has_devices_in_use(&self) -> bool {
         self.ledger.open().any(|(_, demand)| demand.devices().next().is_some())
     }
+}
+
+/// Those of which it is told how much they have, the largest first.
+fn shown(processes: &[ProcessMemory]) -> Vec<ProcessUse> {
+    let told = processes.iter().filter(|process| process.bytes > 0);
+    let mut told: Vec<ProcessUse> = told.map(|process| ProcessUse { pid: process.pid, bytes: process.bytes }).collect();
+    told.sort_unstable_by_key(|process| (std::cmp::Reverse(process.bytes), process.pid));
+    told.truncate(PROCESSES_MAX);
+    told
 }

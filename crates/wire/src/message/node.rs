@@ -208,6 +208,21 @@ pub struct DeviceUse {
     /// How warm it is, in degrees Celsius.
     #[field(8)]
     pub temperature_c: Option<u32>,
+    /// The processes of the node that have some of its memory, where that is told.
+    #[field(9)]
+    pub processes: Vec<ProcessUse>,
+}
+
+/// What a process has of a device's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Fields, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProcessUse {
+    /// The process.
+    #[field(1)]
+    pub pid: u32,
+    /// Bytes.
+    #[field(2)]
+    pub bytes: u64,
 }
 
 /// The devices of one resource.

@@ -104,6 +104,9 @@ pub struct MemoryStatistics {
     /// What is in use of the machine's memory, by whomever.
     #[field(5)]
     pub host_used: u64,
+    /// What the objects take that the node's store has spilled.
+    #[field(6)]
+    pub spilled: u64,
 }
 
 /// The room on a file system, in bytes.
@@ -149,8 +152,14 @@ mod tests {
     fn a_large_machine_fits_into_its_bytes() {
         const TIB: u64 = 1 << 40;
         let flow = Some(Flow { total: 900 * TIB, per_s: 400 << 30 });
-        let memory =
-            MemoryStatistics { limit: 4 * TIB, used: 3 * TIB, shared: TIB, host_limit: 4 * TIB, host_used: 3 * TIB };
+        let memory = MemoryStatistics {
+            limit: 4 * TIB,
+            used: 3 * TIB,
+            shared: TIB,
+            host_limit: 4 * TIB,
+            host_used: 3 * TIB,
+            spilled: 0,
+        };
         let worker = WorkerStatistics {
             pid: 4_194_303,
             resident_kib: 15 << 20,

@@ -2,6 +2,8 @@
 
 use super::{CPU, GPU, World, request};
 use crate::members::OWN;
+use oxiray_accelerators::DeviceUse;
+use oxiray_families::{ProcessMemory, Usage};
 use oxiray_wire::Message;
 use oxiray_wire::message::{MetricsQuery, NodeState, StateQuery};
 use oxiray_wire::state::{Flow, MemoryStatistics, NodeStatistics, StateKind, WorkerStatistics};
@@ -11,7 +13,7 @@ fn measured(cpu_permille: u32) -> NodeStatistics {
     NodeStatistics {
         cpu_permille,
         cpu_millis: 2_000,
-        memory: Some(MemoryStatistics { limit: 100, used: 25, shared: 1, host_limit: 200, host_used: 30 }),
+        memory: Some(MemoryStatistics { limit: 100, used: 25, shared: 1, host_limit: 200, host_used: 30, spilled: 7 }),
         received: Some(Flow { total: 900, per_s: 3 }),
         workers: vec![worker],
         ..NodeStatistics::default()
@@ -35,7 +37,11 @@ fn a_node_exports_its_machine_with_the_tags_of_the_session() {
     world.core.machine_measured(measured(679));
     let driver = world.driver();
     world.say(driver, request(1, &[CPU, GPU]));
-    world.granted(driver, 1);
+    let (_, worker) = world.granted(driver, 1);
+    let pid = world.core.as_head_mut().workers.pid_of(worker).expect("it was forked");
+    let process = ProcessMemory { pid, bytes: 3 << 20, ..ProcessMemory::default() };
+    let usage = Usage { processes: vec![process], ..Usage::default() };
+    world.core.devices_measured(vec![DeviceUse { resource: "GPU", slot: 0, id: "0".to_owned(), usage }]);
     let shown = text(&mut world, &MetricsQuery { is_export: true, ..MetricsQuery::default() });
     let line = |name: &str| {
         let mut found = shown.lines().filter(|line| line.starts_with(&format!("{name}{{")));
@@ -53,12 +59,15 @@ fn a_node_exports_its_machine_with_the_tags_of_the_session() {
         ("ray_node_mem_total_host", "200.0"),
         ("ray_component_rss_bytes", "2097152.0"),
         ("ray_node_gpus_available", "1.0"),
+        ("ray_component_gpu_memory_mb", "3.0"),
         ("oxiray_device_share", "1.0"),
         ("ray_cluster_active_nodes", "1.0"),
     ];
     for (name, value) in values {
         assert_eq!(line(name).1, value, "{name}");
     }
+    let is_spilled = |line: &str| line.contains("Location=\"SPILLED\"") && line.ends_with(" 7.0");
+    assert!(shown.lines().any(is_spilled), "{shown}");
     assert!(line("oxiray_device_state").0.contains("state=\"in service\""));
     assert!(line("ray_component_rss_bytes").0.contains("Component=\"ray::"));
 }
