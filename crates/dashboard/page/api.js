@@ -9,6 +9,8 @@ import { answerOf, report } from "./report.js";
 const KEPT = "oxiray-session";
 const PATIENCE_MS = 30_000;
 const ANSWERS_KEPT = 200;
+/** How long the texts of all answers that are kept may be: pictures of large clusters are long. */
+const TEXTS_KEPT = 16 << 20;
 
 /** Why the server did not do what it was asked, in words for people. */
 export class Refusal extends Error {
@@ -27,7 +29,7 @@ export function lookAt(at) {
   moment = at;
 }
 
-/** @type {Map<string, {tag: string, answer: any}>} */
+/** @type {Map<string, {tag: string, answer: any, long: number}>} */
 const answers = new Map();
 
 /** @returns {string} the session's key; empty where there is none */
@@ -112,13 +114,16 @@ export async function get(path, signal) {
   });
   if (response.status === 304 && known) return known.answer;
   if (!response.ok) throw await refusal(response);
-  const answer = await response.json();
+  const text = await response.text();
+  const answer = JSON.parse(text);
   const tag = response.headers.get("ETag");
   answers.delete(path);
-  if (tag) answers.set(path, { tag, answer });
-  for (const oldest of answers.keys()) {
-    if (answers.size <= ANSWERS_KEPT) break;
+  if (tag) answers.set(path, { tag, answer, long: text.length });
+  let long = [...answers.values()].reduce((sum, one) => sum + one.long, 0);
+  for (const [oldest, one] of answers) {
+    if (answers.size <= ANSWERS_KEPT && long <= TEXTS_KEPT) break;
     answers.delete(oldest);
+    long -= one.long;
   }
   return answer;
 }

@@ -31,6 +31,20 @@ def test_rows_lie_beneath_each_other_and_folded_nodes_are_one(called: Any) -> No
     assert tops == [4, 28, 57, 93], "the second device has a line of its use"
 
 
+def test_nodes_that_are_not_told_keep_their_room(called: Any) -> None:
+    node = "{id: 'c', name: 'c', state: 'ALIVE', devices: null, count: 3, measured: 1}"
+    told = called("timeline/layout.js", f"m.layout(m.filled({{...{HOLDINGS}, nodes: [...{HOLDINGS}.nodes, {node}]}}), new Set())")
+    rows = [(row["type"], row["place"], row["top"]) for row in told["rows"]]
+    assert rows[3:] == [("node", 1, 93), ("device", 1, 117), ("node", 2, 146), *(("device", 2, top) for top in (170, 206, 235))]
+    assert (told["height"], [row["node"]["isTold"] for row in told["rows"]]) == (268, [True] * 5 + [False] * 4)
+
+
+def test_nodes_around_those_that_are_seen_are_asked_for(called: Any) -> None:
+    told = called("timeline/layout.js", "[[0, 0], [0, 17], [5, 22], [400, 417], [403, 420]].map(([first, last]) => m.nodesAsked(first, last))")
+    assert told[0] == told[1] == told[2] == {"first": 0, "count": 32}
+    assert told[3] == told[4] == {"first": 384, "count": 48}
+
+
 def test_a_point_finds_the_bar_at_its_height(called: Any) -> None:
     find = "m.hit(m.layout({holdings}, new Set()).rows, {y}, {at}, 0, 400)?.bar?.[7] ?? null"
     low, high = 28 + 20, 28 + 4

@@ -8,9 +8,10 @@
  * grants were merged into it, and its key (null where it was merged of several).
  * @typedef {[number, number | null, number, number, number, number, number, string | null]} Bar
  * @typedef {{key: string, label: string, state: string, reason: string | null, bars: Bar[], use: Array<[number, number | null, number | null]>}} Device
- * @typedef {{id: string, name: string, state: string, devices: Device[]}} Node
+ * A node whose devices are not told has placeholders in their places.
+ * @typedef {{id: string, name: string, state: string, devices: Device[], isTold: boolean}} Node
  * @typedef {{unit: string, from: number, to: number, begun_ms: number, until_ms: number, gaps: Array<[number, number]>, names: string[], nodes: Node[]}} Holdings
- * @typedef {{type: "node" | "device" | "folded", top: number, height: number, bar: number, node: Node, device: Device | null}} Row
+ * @typedef {{type: "node" | "device" | "folded", place: number, top: number, height: number, bar: number, node: Node, device: Device | null}} Row
  * @typedef {{from: number, to: number}} Span
  */
 
@@ -22,23 +23,43 @@ const SPACE = 5;
 export const AXIS = 26;
 export const FOLDED_AT = 64;
 
+/** What stands for a device that is not told, without and with a line of its use. @type {Device[]} */
+const UNTOLD = [[], [/** @type {[number, null, null]} */ ([0, null, null])]].map((use) => ({ key: "", label: "", state: "free", reason: null, bars: [], use }));
+
+/** An answer whose nodes all have devices: placeholders where they are not told, which take the same room. @param {any} answer @returns {Holdings} */
+export function filled(answer) {
+  const nodes = answer.nodes.map((/** @type {any} */ node) => (node.devices ? { ...node, isTold: true }
+    : { ...node, isTold: false, devices: Array.from({ length: node.count }, (_, number) => UNTOLD[number < node.measured ? 1 : 0]) }));
+  return { ...answer, nodes };
+}
+
+/** How many nodes are told beyond those that are seen, at least. */
+const BEYOND = 8;
+const STEP = 16;
+
+/** Which nodes' devices are asked for where these are seen, so that small moves need no new answer. @param {number} first @param {number} last */
+export function nodesAsked(first, last) {
+  const from = Math.max(0, Math.floor((first - BEYOND) / STEP) * STEP);
+  return { first: from, count: Math.max(2 * STEP, Math.ceil((last + 1 + BEYOND - from) / STEP) * STEP) };
+}
+
 /** @param {Holdings} holdings @param {Set<string>} folded @returns {{rows: Row[], height: number}} */
 export function layout(holdings, folded) {
   /** @type {Row[]} */
   const rows = [];
   let top = 4;
-  for (const node of holdings.nodes) {
+  holdings.nodes.forEach((node, place) => {
     const isFolded = folded.has(node.id);
     const height = isFolded ? DEVICE_BAR + SPACE : NODE_HEIGHT;
-    rows.push({ type: isFolded ? "folded" : "node", top, height, bar: isFolded ? DEVICE_BAR : 0, node, device: null });
+    rows.push({ type: isFolded ? "folded" : "node", place, top, height, bar: isFolded ? DEVICE_BAR : 0, node, device: null });
     top += height;
-    if (isFolded) continue;
+    if (isFolded) return;
     for (const device of node.devices) {
       const used = device.use.length > 0 ? USE_HEIGHT + 1 : 0;
-      rows.push({ type: "device", top, height: DEVICE_BAR + used + SPACE, bar: DEVICE_BAR, node, device });
+      rows.push({ type: "device", place, top, height: DEVICE_BAR + used + SPACE, bar: DEVICE_BAR, node, device });
       top += DEVICE_BAR + used + SPACE;
     }
-  }
+  });
   return { rows, height: top + 4 };
 }
 

@@ -6,7 +6,7 @@ import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../
 import { moment, span as spanText } from "../format.js";
 import { useDark } from "../cluster.js";
 import { draw, paintOf } from "./draw.js";
-import { AXIS, KIND, hit, layout, within, zoomed } from "./layout.js";
+import { AXIS, KIND, hit, layout, seen, within, zoomed } from "./layout.js";
 
 /** @typedef {import("./layout.js").Holdings} Holdings @typedef {import("./layout.js").Span} Span @typedef {import("./layout.js").Bar} Bar */
 
@@ -21,6 +21,7 @@ import { AXIS, KIND, hit, layout, within, zoomed } from "./layout.js";
  * @property {(node: string) => void} onFold
  * @property {string} picked
  * @property {(bar: Bar, device: string) => void} onPick
+ * @property {(first: number, last: number) => void} onSeen from which node to which the rows are that are seen
  */
 
 /** A box's size, followed. @param {{current: HTMLElement | null}} box */
@@ -71,6 +72,11 @@ export function Timeline(given) {
     pen.setTransform(scale, 0, 0, scale, 0, 0);
     draw(pen, { holdings, rows, span, gutter, width: size.width, height: size.height, scroll, paint, folded, picked, pointed: pointed?.bar ?? null, until });
   });
+
+  useEffect(() => {
+    const shown = seen(rows, scroll, scroll + size.height - AXIS);
+    if (shown.length > 0) given.onSeen(shown[0].place, shown[shown.length - 1].place);
+  }, [rows, scroll, size.height]);
 
   const at = (/** @type {number} */ x) => span.from + ((x - gutter) / Math.max(1, size.width - gutter)) * (span.to - span.from);
   const under = (/** @type {{offsetX: number, offsetY: number}} */ event) => {
@@ -189,7 +195,7 @@ function useWalk(given, rows, frame, say, point) {
       : bars.findLast(({ bar }) => bar[0] <= from) ?? bars[0];
     place.current = { row: stops.indexOf(row), begin: next ? next.bar[0] : from };
     const name = `${row.node.name}, ${next?.device.label ?? row.device?.label ?? ""}`;
-    say(next ? `${name}: ${sentence(holdings, next.bar, until)}` : `${name}: nothing ${direction > 0 ? "later" : direction < 0 ? "earlier" : "in this span"}`);
+    say(!row.node.isTold ? `${name}: asking` : next ? `${name}: ${sentence(holdings, next.bar, until)}` : `${name}: nothing ${direction > 0 ? "later" : direction < 0 ? "earlier" : "in this span"}`);
     const top = row.top - (frame.current?.scrollTop ?? 0);
     if (frame.current && (top < 0 || top > frame.current.clientHeight - AXIS - row.height)) frame.current.scrollTop = row.top - 40;
     if (next) point({ bar: next.bar, text: `${name}: ${sentence(holdings, next.bar, until)}`, x: 200, y: row.top - (frame.current?.scrollTop ?? 0) + AXIS });

@@ -10,7 +10,7 @@ import { change, link } from "../place.js";
 import { Badge, Empty, Head, Moment, Trouble } from "../parts.js";
 import { Table, useRows } from "../table.js";
 import { Timeline } from "../timeline/timeline.js";
-import { FOLDED_AT, asked, zoomed } from "../timeline/layout.js";
+import { FOLDED_AT, asked, filled, nodesAsked, zoomed } from "../timeline/layout.js";
 import { Subject } from "./subject.js";
 import { demandText } from "./waiting.js";
 
@@ -26,10 +26,12 @@ function usual(overview) {
 /** The span that the address says, and how it is changed. @param {Record<string, string>} given @param {number} until @param {any} overview */
 function useSpan(given, until, overview) {
   const long = Math.max(50, Number(given.span) || usual(overview));
-  const [at, setAt] = useState(() => until || now());
+  const [seen, setSeen] = useState(0);
+  const at = seen || until || now();
   const follows = !given.from;
   const isCalm = useMemo(() => matchMedia("(prefers-reduced-motion: reduce)").matches, []);
-  useEvery(() => follows && setAt(now()), isCalm ? 2_000 : Math.max(100, Math.min(1_000, long / 600)));
+  // Before the overview is there, it is not known what the cluster's clock says, or of which time the history is.
+  useEvery(() => follows && overview && setSeen(now()), isCalm ? 2_000 : Math.max(100, Math.min(1_000, long / 600)));
   const span = follows ? { from: at - long * (1 - AHEAD), to: at + long * AHEAD } : { from: Number(given.from), to: Number(given.to) || Number(given.from) + long };
   const setSpan = (/** @type {{from: number, to: number} | null} */ wanted) => {
     if (!wanted) change({ from: null, to: null, span: Math.round(span.to - span.from) });
@@ -43,8 +45,14 @@ function useSpan(given, until, overview) {
 export function Devices({ given }) {
   const { until, overview } = useCluster();
   const { span, follows, setSpan } = useSpan(given, until, overview);
-  const wanted = asked(span, Math.max(200, innerWidth - 380));
-  const { answer, error, again } = useAnswer(`holdings${query(wanted)}`, ["holdings"], 1_000);
+  const [nodes, setNodes] = useState(nodesAsked(0, 0));
+  const wanted = { ...asked(span, Math.max(200, innerWidth - 380)), ...nodes };
+  const { answer: told, error, again } = useAnswer(overview ? `holdings${query(wanted)}` : null, ["holdings"], 1_000);
+  const answer = useMemo(() => told && filled(told), [told]);
+  const onSeen = (/** @type {number} */ first, /** @type {number} */ last) => setNodes((before) => {
+    const now = nodesAsked(first, last);
+    return now.first === before.first && now.count === before.count ? before : now;
+  });
   const folded = useFolded(answer, given);
   const hasNone = answer?.unit === "CPU";
   return html`<${Head} title="Devices" count=${overview?.devices?.total ?? null}>
@@ -59,7 +67,7 @@ export function Devices({ given }) {
     ${hasNone && html`<p class="note">No devices on this cluster: nodes are shown by CPU instead.</p>`}
     <${Trouble} error=${error} again=${again} />
     ${answer && answer.nodes.length > 0 ? html`<${Timeline} holdings=${answer} span=${span} follows=${follows} until=${Math.max(answer.until_ms, until)} onSpan=${setSpan}
-        folded=${folded.set} onFold=${folded.toggle} picked=${given.pick?.replace(/^grant:/, "") ?? ""}
+        folded=${folded.set} onFold=${folded.toggle} onSeen=${onSeen} picked=${given.pick?.replace(/^grant:/, "") ?? ""}
         onPick=${(/** @type {any} */ bar) => change({ pick: `grant:${bar[7]}` }, true)} />`
       : answer ? html`<${Empty} title="No nodes have joined yet">Start one with <code>oxiray start --address=…</code>; it will appear here.<//>` : !error && html`<p class="soon" role="status">Asking…</p>`}
     <${Legend} cpu=${hasNone} />

@@ -5,11 +5,11 @@
 
 use super::line::{Begin, BeginHow, CLUSTER, HistoryLine, LineKind, SCHEMA, has_ended};
 use crate::page::lists::held_by_job;
-use crate::page::rows::Row;
+use crate::page::rows::{Row, TextRow};
 use crate::page::tables::Tables;
 use oxiray_wire::message::ChronicleBatch;
 use oxiray_wire::state::{ChronicleCursor, ChronicleEntry, ClusterState, DeviceRow, NodeRow, WaitingRow};
-use serde::de::DeserializeOwned;
+use serde::de::{Deserialize, DeserializeOwned};
 use serde_json::{Map, Value as Json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,6 +23,8 @@ const TOLD_ANEW_MS: u64 = 30_000;
 const POINTS: usize = 360;
 /// How many rows of nodes are read for charts.
 const POINT_ROWS_MAX: usize = 100_000;
+/// How many entries of the chronicle are put into tables at once (HISTORY-3).
+const BATCH_MAX: usize = 1_024;
 /// How many bytes of rows are looked at at once, as JSON: in memory they are several times as large (HISTORY-3).
 const ROWS_BYTES_MAX: usize = 24 << 20;
 /// How often the older half is left out at once.
@@ -301,40 +303,31 @@ impl Past {
         self.until_ms == 0
     }
 
-    /// The rows of a list at a moment as they are kept, the highest first: their keys, and their cells as JSON.
-    pub(crate) fn texts(&self, list: &str, at_ms: u64) -> Vec<(&str, u64, &str)> {
+    /// The rows of a list at a moment as they are kept, the highest first.
+    pub(crate) fn texts(&self, list: &str, at_ms: u64) -> Vec<TextRow<'_>> {
         let rows = self.lists.get(list).into_iter().flatten();
         let there = rows.filter_map(|(key, versions)| {
             let version = versions.at(at_ms)?;
-            Some((key.as_str(), version.rank, version.cells.as_deref()?))
+            Some(TextRow { rank: version.rank, key, cells: version.cells.as_deref()? })
         });
-        let mut found: Vec<(&str, u64, &str)> = there.collect();
-        found.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(other.0)));
+        let mut found: Vec<TextRow<'_>> = there.collect();
+        found.sort_by(|one, other| other.rank.cmp(&one.rank).then_with(|| one.key.cmp(other.key)));
         found
     }
 
-    /// The rows of a list at a moment, one at a time.
-    pub(crate) fn each(&self, list: &str, at_ms: u64) -> impl Iterator<Item = Row> {
-        self.texts(list, at_ms).into_iter().filter_map(|(key, rank, cells)| read_row(key, rank, cells))
+    /// The highest rows of a list at a moment, as many as have room in memory.
+    fn highest(&self, list: &str, at_ms: u64) -> impl Iterator<Item = TextRow<'_>> {
+        let mut room = ROWS_BYTES_MAX;
+        self.texts(list, at_ms).into_iter().take_while(move |row| {
+            let left = room.checked_sub(row.cells.len());
+            room = left.unwrap_or_default();
+            left.is_some()
+        })
     }
 
-    /// The highest rows of a list at a moment, as many as have room in memory, and how many there are.
-    pub(crate) fn highest(&self, list: &str, at_ms: u64) -> (Vec<Row>, usize) {
-        let texts = self.texts(list, at_ms);
-        let (total, mut room) = (texts.len(), ROWS_BYTES_MAX);
-        let fit = texts.into_iter().take_while(|(_, _, cells)| match room.checked_sub(cells.len()) {
-            Some(left) => {
-                room = left;
-                true
-            }
-            None => false,
-        });
-        (fit.filter_map(|(key, rank, cells)| read_row(key, rank, cells)).collect(), total)
-    }
-
-    /// The same without how many there are.
+    /// The same, read.
     pub(crate) fn rows(&self, list: &str, at_ms: u64) -> Vec<Row> {
-        self.highest(list, at_ms).0
+        self.highest(list, at_ms).filter_map(|row| row.read()).collect()
     }
 
     /// Jobs at a moment, with the devices that each held by then.
@@ -351,16 +344,30 @@ impl Past {
         rows
     }
 
+    /// What a list's rows say at a moment of what is asked, which is less than all their cells.
+    pub(crate) fn read<'past, T: Deserialize<'past> + 'past>(
+        &'past self,
+        list: &str,
+        at_ms: u64,
+    ) -> impl Iterator<Item = T> + use<'past, T> {
+        self.texts(list, at_ms).into_iter().filter_map(|row| serde_json::from_str(row.cells).ok())
+    }
+
     fn typed<T: DeserializeOwned>(&self, list: &str, at_ms: u64) -> Vec<T> {
-        let rows = self.rows(list, at_ms).into_iter();
-        rows.filter_map(|row| serde_json::from_value(Json::Object(row.cells)).ok()).collect()
+        self.highest(list, at_ms).filter_map(|row| serde_json::from_str(row.cells).ok()).collect()
+    }
+
+    /// The nodes at a moment, the head's first.
+    fn nodes(&self, at_ms: u64) -> Vec<NodeRow> {
+        let mut nodes: Vec<NodeRow> = self.typed("nodes", at_ms);
+        nodes.sort_by_key(|node| !node.head);
+        nodes
     }
 
     /// How the cluster was at a moment.
     fn state(&self, at_ms: u64) -> ClusterState {
         let rest: Option<ClusterState> = self.typed("cluster", at_ms).pop();
-        let mut nodes: Vec<NodeRow> = self.typed("nodes", at_ms);
-        nodes.sort_by_key(|node| !node.head);
+        let nodes = self.nodes(at_ms);
         let devices: Vec<DeviceRow> = self.typed("devices", at_ms);
         ClusterState { nodes, devices, waiting: self.waiting(at_ms), ..rest.unwrap_or_default() }
     }
@@ -378,17 +385,22 @@ impl Past {
         waiting
     }
 
-    /// The entries until a moment, in batches as a head would have told them: each of one head.
+    /// The entries until a moment, in batches as a head would have told them: each of one head, and fresh where it is its first.
     fn batches(&self, at_ms: u64) -> impl Iterator<Item = ChronicleBatch> {
         let of_heads = self.events.chunk_by(|one, other| one.origin == other.origin);
-        of_heads.map(move |events| {
-            let entries: Vec<ChronicleEntry> =
-                events.iter().map(|event| &event.entry).filter(|entry| entry.at_ms <= at_ms).cloned().collect();
+        of_heads.flat_map(move |events| {
+            let told: Vec<&ChronicleEntry> =
+                events.iter().map(|event| &event.entry).filter(|entry| entry.at_ms <= at_ms).collect();
             let origin = events.first().and_then(|event| self.origins.get(event.origin as usize));
             let origin = origin.and_then(|origin| u64::from_str_radix(origin, 16).ok()).unwrap_or_default();
-            let number = entries.last().map(|entry| entry.number).unwrap_or_default();
-            let cursor = Some(ChronicleCursor { origin, number, begun: 0 });
-            ChronicleBatch { entries, cursor, is_fresh: true, ..ChronicleBatch::default() }
+            let batches = told.len().div_ceil(BATCH_MAX);
+            (0..batches).map(move |batch| {
+                let entries = told.iter().skip(batch * BATCH_MAX).take(BATCH_MAX).map(|entry| (*entry).clone());
+                let entries: Vec<ChronicleEntry> = entries.collect();
+                let number = entries.last().map(|entry| entry.number).unwrap_or_default();
+                let cursor = Some(ChronicleCursor { origin, number, begun: 0 });
+                ChronicleBatch { entries, cursor, is_fresh: batch == 0, ..ChronicleBatch::default() }
+            })
         })
     }
 
@@ -409,11 +421,14 @@ impl Past {
 
     /// Puts what happened until a moment into the page's tables.
     fn record(&self, tables: &mut Tables, at_ms: u64) {
-        for batch in self.batches(at_ms).filter(|batch| !batch.entries.is_empty()) {
+        for batch in self.batches(at_ms) {
             let times = || batch.entries.iter().map(|entry| entry.at_ms);
             let (first_ms, last_ms) = (times().min().unwrap_or_default(), times().max().unwrap_or_default());
-            // Between two heads nothing is known.
-            tables.record(&ChronicleBatch { entries: Vec::new(), ..batch.clone() }, first_ms);
+            if batch.is_fresh {
+                // Between two heads nothing is known.
+                let fresh = ChronicleBatch { cursor: batch.cursor, is_fresh: true, ..ChronicleBatch::default() };
+                tables.record(&fresh, first_ms);
+            }
             tables.record(&ChronicleBatch { is_fresh: false, ..batch }, last_ms);
         }
         if tables.cursor().is_some() {
@@ -432,7 +447,8 @@ impl Past {
         let step = at_ms.saturating_sub(self.begun_ms).div_ceil(points).max(5_000);
         let mut moment = self.begun_ms;
         while moment < at_ms {
-            tables.look(self.state(moment), moment);
+            // Charts are made of nodes alone.
+            tables.look(ClusterState { nodes: self.nodes(moment), ..ClusterState::default() }, moment);
             moment += step;
         }
         tables.look(self.state(at_ms), at_ms);
@@ -480,11 +496,6 @@ impl Past {
             self.until_ms = self.until_ms.min(last.saturating_add(10_000));
         }
     }
-}
-
-/// A row out of its text.
-fn read_row(key: &str, rank: u64, cells: &str) -> Option<Row> {
-    Some(Row { rank, key: key.to_owned(), cells: serde_json::from_str(cells).ok()? })
 }
 
 /// A job or a task that went on when it was last heard of.

@@ -9,7 +9,7 @@ use super::serving::MOST_BYTES;
 use super::shelf::own_file;
 use super::views::{Archive, KEPT, MADE, in_order};
 use crate::options::ReportOptions;
-use crate::page::merging::Window;
+use crate::page::merging::{Part, Window};
 use crate::page::{lists, pictures};
 use crate::server::{PAGE, limit_memory};
 use anyhow::Context as _;
@@ -86,7 +86,7 @@ fn told(archive: &Archive, job: &str) -> Json {
         warnings.extend(notes.into_iter().map(Json::from));
     }
     json!({
-        "overview": overview, "until_ms": until, "holdings": pictures::holdings(&tables, window), "map": lists::map(&tables),
+        "overview": overview, "until_ms": until, "holdings": pictures::holdings(&tables, window, Part::WHOLE), "map": lists::map(&tables),
         "names": archive.task_names_at(at, None), "charts": charts, "store": pictures::store_chart(&tables), "runs": runs, "rows": rows,
     })
 }

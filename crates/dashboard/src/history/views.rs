@@ -5,9 +5,9 @@ use super::past::Past;
 use crate::answer::{Answer, pieces, text};
 use crate::page::events::level;
 use crate::page::replies::reply;
-use crate::page::rows::{Asked, Row, listed};
+use crate::page::rows::{Asked, Row, listed, listed_in_order};
 use crate::page::tables::Tables;
-use crate::page::views::{grant_rows, number, parameter, window, wrong};
+use crate::page::views::{grant_rows, number, parameter, part, window, wrong};
 use crate::page::{lists, pictures};
 use crate::page_api::{begin_session, lend_key};
 use crate::routes::{Answers, Request, Route, route};
@@ -15,7 +15,9 @@ use http::StatusCode;
 use oxiray_ids::NodeId;
 use oxiray_network::porch::PorchRules;
 use oxiray_wire::state::Severity;
+use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -49,6 +51,18 @@ pub(crate) const ROUTES: &[Route<Archive>] = &[
     route!("GET", "/ox/v1/jobs/{}/log", nothing),
 ];
 const TABLES: &[&[Route<Archive>]] = &[ROUTES];
+
+/// What counts are made of. Texts without a sign that JSON escapes are read where they stand.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Named<'past> {
+    #[serde(borrow)]
+    job_id: Option<Cow<'past, str>>,
+    #[serde(borrow)]
+    name: Option<Cow<'past, str>>,
+    #[serde(borrow)]
+    state: Option<Cow<'past, str>>,
+}
 
 /// A history, and how it was at the moment that was looked at last.
 #[derive(Debug)]
@@ -127,8 +141,7 @@ impl Archive {
         let mut told = pictures::overview(&self.tables_at(at_ms));
         let begin = self.past.begin();
         let count = |list: &str, is: &dyn Fn(&str) -> bool| {
-            let states = self.past.each(list, at_ms).map(|row| row.cells.get("state").cloned().unwrap_or_default());
-            states.filter(|state| is(state.as_str().unwrap_or_default())).count()
+            self.past.read::<Named<'_>>(list, at_ms).filter(|row| is(row.state.as_deref().unwrap_or_default())).count()
         };
         told["session"] = begin.session.clone().into();
         told["address"] = begin.cluster.clone().into();
@@ -146,11 +159,10 @@ impl Archive {
     /// How many tasks of each name were how far.
     pub(crate) fn task_names_at(&self, at_ms: u64, job: Option<&str>) -> Json {
         let mut counts: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
-        for row in self.past.each("tasks", at_ms) {
-            let of = |name: &str| row.cells.get(name).and_then(Json::as_str).unwrap_or_default();
-            if job.is_none_or(|job| of("job_id") == job) {
-                let states = counts.entry(of("name").to_owned()).or_default();
-                *states.entry(of("state").to_owned()).or_default() += 1;
+        for row in self.past.read::<Named<'_>>("tasks", at_ms) {
+            if job.is_none_or(|job| row.job_id.as_deref() == Some(job)) {
+                let states = counts.entry(row.name.unwrap_or_default().into_owned()).or_default();
+                *states.entry(row.state.unwrap_or_default().into_owned()).or_default() += 1;
             }
         }
         let total = |states: &BTreeMap<String, u64>| states.values().sum::<u64>();
@@ -175,10 +187,10 @@ impl Archive {
                     comma = ",";
                 }
             } else {
-                for (key, _, cells) in self.past.texts(list, at_ms) {
+                for row in self.past.texts(list, at_ms) {
                     // It has a key and then at least its state.
-                    let cells = cells.trim_start_matches('{');
-                    write!(out, "{comma}{{\"key\":{}{}{cells}", Json::from(key), if cells == "}" { "" } else { "," })?;
+                    let (key, cells) = (Json::from(row.key), row.cells.trim_start_matches('{'));
+                    write!(out, "{comma}{{\"key\":{key}{}{cells}", if cells == "}" { "" } else { "," })?;
                     comma = ",";
                 }
             }
@@ -233,14 +245,7 @@ async fn rows(archive: Rc<Archive>, request: Request) -> Answer {
         }
         "objects" => (Vec::new(), Some("References to objects are not recorded.".to_owned())),
         list if KEPT.contains(&list) && list != "jobs" => {
-            let (rows, total) = archive.past.highest(list, at);
-            let note = (rows.len() < total).then(|| {
-                format!(
-                    "There were {total} of them; the newest {} are looked at. Name one job to see all of its.",
-                    rows.len()
-                )
-            });
-            (rows, note)
+            return reply(&request, &listed_in_order(&archive.past.texts(list, at), &asked));
         }
         list => match archive.rows_at(list, at) {
             Some(rows) => (rows, None),
@@ -258,9 +263,9 @@ async fn task_names(archive: Rc<Archive>, request: Request) -> Answer {
 }
 
 async fn holdings(archive: Rc<Archive>, request: Request) -> Answer {
-    let asked = moment(&archive, &request).and_then(|at| Ok((at, window(&request, at)?)));
+    let asked = moment(&archive, &request).and_then(|at| Ok((at, window(&request, at)?, part(&request)?)));
     match asked {
-        Ok((at, window)) => reply(&request, &pictures::holdings(&archive.tables_at(at), window)),
+        Ok((at, window, part)) => reply(&request, &pictures::holdings(&archive.tables_at(at), window, part)),
         Err(said) => wrong(said),
     }
 }

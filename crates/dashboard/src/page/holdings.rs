@@ -130,6 +130,8 @@ pub(crate) struct Holdings {
     /// The devices whose stretches are over, in the order of their ends.
     ended: VecDeque<DeviceKey>,
     names: BTreeSet<Rc<str>>,
+    /// How many names were in use when they were looked through last.
+    names_used: usize,
     gaps: VecDeque<(u64, u64)>,
     begun_ms: u64,
     until_ms: u64,
@@ -258,11 +260,13 @@ impl Holdings {
 
     /// A name, kept once however often it is used.
     fn name(&mut self, text: &str) -> Rc<str> {
-        if self.names.len() > STRETCHES_MAX {
-            self.names.retain(|name| Rc::strong_count(name) > 1);
-        }
         if let Some(known) = self.names.get(text) {
             return Rc::clone(known);
+        }
+        // Names are looked through when they are twice as many as were in use: not for each new one.
+        if self.names.len() >= 2 * self.names_used.max(STRETCHES_MAX) {
+            self.names.retain(|name| Rc::strong_count(name) > 1);
+            self.names_used = self.names.len();
         }
         let name: Rc<str> = text.into();
         self.names.insert(Rc::clone(&name));
@@ -382,6 +386,23 @@ mod tests {
         lanes.sort();
         let expected = [("a", 0), ("b", 2_500), ("c", 0), ("d", 7_500)];
         assert_eq!(lanes, expected.map(|(name, offset)| (name.to_owned(), offset)));
+    }
+
+    #[test]
+    fn a_million_entries_leave_no_more_than_is_kept() {
+        let mut holdings = Holdings::default();
+        let mut full = 0;
+        for number in 0..500_000_u64 {
+            let (at, name) = (10 * number, format!("task {number}"));
+            holdings.apply(&entry(2 * number, at, ChronicleEvent::DeviceGranted, number, 5_000, &name));
+            holdings.apply(&entry(2 * number + 1, at + 5, ChronicleEvent::DeviceFree, number, 5_000, &name));
+            if number == STRETCHES_MAX as u64 {
+                full = told(&holdings).len();
+            }
+        }
+        assert_eq!((full, told(&holdings).len(), holdings.ended.len()), (STRETCHES_MAX, STRETCHES_MAX, STRETCHES_MAX));
+        assert!(holdings.names.len() <= 3 * STRETCHES_MAX, "{}", holdings.names.len());
+        assert_eq!(holdings.begun_ms(), 10 * 399_999 + 5, "what was before is not told of any more");
     }
 
     #[test]

@@ -1,4 +1,7 @@
 //! Stretches as bars of a picture: what is thinner than a pixel is merged, so that a picture has no more bars than pixels (pure).
+//!
+//! - MERGING-1: an answer to the page has [`PIECES_MAX`] bars and points, however many devices it shows: where there would be more,
+//!   its pixels are wider. So it stays below 300 KB.
 
 use super::holdings::{Stretch, Use, WHOLE};
 
@@ -32,6 +35,48 @@ pub(crate) struct Window {
     pub(crate) to_ms: u64,
     /// The pixels.
     pub(crate) pixels: u32,
+}
+
+/// The most bars, and points of lines, that an answer has (MERGING-1).
+const PIECES_MAX: usize = 12_000;
+
+/// Which nodes' devices a picture shows, and how fine it may be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Part {
+    /// The first node, as nodes are in order.
+    pub(crate) first: usize,
+    /// How many.
+    pub(crate) count: usize,
+    /// The most bars and points of all of them.
+    pub(crate) pieces_max: usize,
+}
+
+impl Part {
+    /// All nodes, as fine as the window says: for a file, which is read once.
+    pub(crate) const WHOLE: Self = Self { first: 0, count: usize::MAX, pieces_max: usize::MAX };
+
+    /// So many nodes, in an answer to the page.
+    pub(crate) fn of(first: usize, count: usize) -> Self {
+        Self { first, count, pieces_max: PIECES_MAX }
+    }
+
+    /// Whether it shows the node at that place.
+    pub(crate) fn has(self, place: usize) -> bool {
+        place.checked_sub(self.first).is_some_and(|place| place < self.count)
+    }
+
+    /// A window with pixels as wide as it takes for that many pieces to be no more than may be; `pieces` counts them.
+    pub(crate) fn coarsened(self, mut window: Window, pieces: impl Fn(Window) -> usize) -> Window {
+        while window.pixels > 1 {
+            let counted = pieces(window);
+            if counted <= self.pieces_max {
+                break;
+            }
+            let wanted = u64::from(window.pixels) * self.pieces_max as u64 / counted as u64;
+            window.pixels = u32::try_from(wanted).unwrap_or(u32::MAX).clamp(1, window.pixels / 2);
+        }
+        window
+    }
 }
 
 impl Window {
@@ -153,6 +198,20 @@ mod tests {
         let bars = bars(many.iter(), window, 500_000);
         assert!(bars.len() <= 300, "{}", bars.len());
         assert_eq!(bars.iter().map(|bar| bar.count).sum::<u32>(), 50_000);
+    }
+
+    #[test]
+    fn where_there_are_too_many_bars_pixels_are_wider() {
+        let many: Vec<Stretch> = (0..50_000).map(|n| stretch(n, 10 * n, Some(10 * n + 9), "a")).collect();
+        let fine = Window { from_ms: 0, to_ms: 500_000, pixels: 4_000 };
+        let count = |window| bars(many.iter(), window, 500_000).len();
+        for most in [3_000, 100, 1] {
+            let part = Part { pieces_max: most, ..Part::WHOLE };
+            let coarse = part.coarsened(fine, count);
+            assert!(count(coarse) <= most && coarse.pixels as usize * 4 >= most, "{most}: {coarse:?}");
+        }
+        assert_eq!(Part::WHOLE.coarsened(fine, count).pixels, 4_000);
+        assert_eq!([2, 3, 5, 6].map(|place| Part::of(3, 3).has(place)), [false, true, true, false]);
     }
 
     #[test]

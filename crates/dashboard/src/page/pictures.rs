@@ -1,8 +1,8 @@
 //! The picture of devices over time, charts, and the cluster in short (pure).
 
-use super::holdings::{Device, DeviceKey, Use, WHOLE};
+use super::holdings::{Device, DeviceKey, Stretch, Use, WHOLE};
 use super::lists::node_state;
-use super::merging::{Bar, Window, bars};
+use super::merging::{Bar, Part, Window, bars};
 use super::series::Point;
 use super::tables::{Measured, Shown, Tables, by_node, name};
 use oxiray_ids::NodeId;
@@ -59,18 +59,19 @@ fn thinned(points: impl Iterator<Item = Point>, window: Window) -> Vec<Point> {
     kept
 }
 
-/// Who held which device between two moments, merged to pixels; nodes by their CPUs where there are no devices.
-pub(crate) fn holdings(tables: &Tables, window: Window) -> Json {
+/// Who held which device between two moments, merged to pixels; nodes by their CPUs where there are no devices. Of nodes that are
+/// not of the part, only how many devices they have is told.
+pub(crate) fn holdings(tables: &Tables, window: Window, part: Part) -> Json {
     let devices = tables.devices();
     let mut legend = Legend::default();
     let is_by_cpu = devices.is_empty();
     let nodes: Vec<Json> = if is_by_cpu {
-        let name = legend.number("CPUs in use");
-        tables.state.nodes.iter().filter(|node| node.alive).map(|node| by_cpu(tables, node, window, name)).collect()
+        let nodes: Vec<&NodeRow> = tables.state.nodes.iter().filter(|node| node.alive).collect();
+        nodes_by_cpu(tables, &nodes, (window, part), legend.number("CPUs in use"))
     } else {
         let of_nodes = by_node(&devices);
-        let nodes = tables.state.nodes.iter().filter_map(|node| Some((node, of_nodes.get(&node.node_id)?)));
-        nodes.map(|(node, of_node)| with_devices(tables, node, of_node, window, &mut legend)).collect()
+        let nodes = tables.state.nodes.iter().filter_map(|node| Some((node, of_nodes.get(&node.node_id)?.as_slice())));
+        nodes_with_devices(tables, &nodes.collect::<Vec<_>>(), (window, part), &mut legend)
     };
     let holdings = &tables.holdings;
     let gaps: Vec<(u64, u64)> =
@@ -81,33 +82,82 @@ pub(crate) fn holdings(tables: &Tables, window: Window) -> Json {
     })
 }
 
-fn with_devices<'tables>(
+fn nodes_with_devices<'tables>(
     tables: &'tables Tables,
-    node: &NodeRow,
-    devices: &[&Shown<'_>],
-    window: Window,
+    nodes: &[(&NodeRow, &[&Shown<'_>])],
+    (window, part): (Window, Part),
     legend: &mut Legend<'tables>,
-) -> Json {
-    let told: Vec<Json> = devices.iter().map(|one| device(tables, one, window, legend)).collect();
-    json!({"id": node.node_id.to_string(), "name": name(node), "state": node_state(node), "devices": told})
+) -> Vec<Json> {
+    let of_part = || nodes.iter().skip(part.first).take(part.count).flat_map(|(_, devices)| devices.iter());
+    let until_ms = tables.holdings.until_ms();
+    let window = part.coarsened(window, |window| {
+        of_part()
+            .map(|one| bars(stretches(tables, one), window, until_ms).len() + used(tables, one, window).len())
+            .sum()
+    });
+    let row = |(place, (node, devices)): (usize, &(&NodeRow, &[&Shown<'_>]))| {
+        let told: Option<Vec<Json>> =
+            part.has(place).then(|| devices.iter().map(|one| device(tables, one, window, legend)).collect());
+        let measured = devices.iter().filter(|one| is_measured(tables, one, window)).count();
+        row_of_node(node, (devices.len(), measured), told)
+    };
+    nodes.iter().enumerate().map(row).collect()
+}
+
+/// A node with its devices; where they are not told, their number alone, so that their place can be kept free.
+fn row_of_node(node: &NodeRow, (count, measured): (usize, usize), devices: Option<Vec<Json>>) -> Json {
+    let (id, name, state) = (node.node_id.to_string(), name(node), node_state(node));
+    match devices {
+        Some(devices) => json!({"id": id, "name": name, "state": state, "devices": devices}),
+        None => json!({"id": id, "name": name, "state": state, "devices": null, "count": count, "measured": measured}),
+    }
+}
+
+fn stretches<'tables>(tables: &'tables Tables, one: &Shown<'_>) -> impl Iterator<Item = &'tables Stretch> {
+    tables.holdings.device(&one.key).into_iter().flat_map(Device::stretches)
+}
+
+fn points<'tables>(tables: &'tables Tables, one: &Shown<'_>) -> impl Iterator<Item = Point> + use<'tables> {
+    tables.series.of(&Measured::Device(DeviceKey::clone(&one.key)))
+}
+
+/// Whether a device has a line of its use in a window.
+fn is_measured(tables: &Tables, one: &Shown<'_>, window: Window) -> bool {
+    points(tables, one).next().is_some_and(|point| point.0 <= window.to_ms)
+}
+
+/// How busy a device was and how full its memory, to a thousandth: a line is six pixels high.
+fn used(tables: &Tables, one: &Shown<'_>, window: Window) -> Vec<(u64, Option<f64>, Option<f64>)> {
+    let short = |part: Option<f32>| part.map(|part| (f64::from(part) * 1e3).round() / 1e3);
+    let kept = thinned(points(tables, one), window).into_iter();
+    kept.map(|(at, busy, memory)| (at, short(busy), short(memory))).collect()
 }
 
 fn device<'tables>(tables: &'tables Tables, one: &Shown<'_>, window: Window, legend: &mut Legend<'tables>) -> Json {
-    let stretches = tables.holdings.device(&one.key).into_iter().flat_map(Device::stretches);
-    let bars = bars(stretches, window, tables.holdings.until_ms());
+    let bars = bars(stretches(tables, one), window, tables.holdings.until_ms());
     let bars: Vec<Json> = bars.iter().map(|one| bar(one, legend)).collect();
-    let used = tables.series.of(&Measured::Device(DeviceKey::clone(&one.key)));
     json!({
         "key": one.key.to_string(), "label": one.label(), "state": one.state, "reason": one.reason, "bars": bars,
-        "use": thinned(used, window),
+        "use": used(tables, one, window),
     })
 }
 
+fn nodes_by_cpu(tables: &Tables, nodes: &[&NodeRow], (window, part): (Window, Part), name_number: usize) -> Vec<Json> {
+    let points = |node: &NodeRow, window| thinned(tables.series.of(&Measured::Node(node.node_id)), window);
+    let window = part.coarsened(window, |window| {
+        nodes.iter().skip(part.first).take(part.count).map(|node| points(node, window).len()).sum()
+    });
+    let row = |(place, node): (usize, &&NodeRow)| {
+        let told = part.has(place).then(|| vec![by_cpu(node, &points(node, window), name_number)]);
+        row_of_node(node, (1, 0), told)
+    };
+    nodes.iter().enumerate().map(row).collect()
+}
+
 /// A node as one row: how much of its CPUs was held.
-fn by_cpu(tables: &Tables, node: &NodeRow, window: Window, name_number: usize) -> Json {
-    let points = thinned(tables.series.of(&Measured::Node(node.node_id)), window);
+fn by_cpu(node: &NodeRow, points: &[Point], name_number: usize) -> Json {
     let mut bars: Vec<(u64, Option<u64>, f64)> = Vec::new();
-    for (at, cpu, _) in points {
+    for (at, cpu, _) in points.iter().copied() {
         let held = f64::from(cpu.unwrap_or_default());
         if let Some(last) = bars.last_mut() {
             if cpu.is_some() && (last.2 - held).abs() < 1e-6 && last.1.is_none() {
@@ -123,10 +173,9 @@ fn by_cpu(tables: &Tables, node: &NodeRow, window: Window, name_number: usize) -
     let bars: Vec<Json> =
         held.map(|(from, to, held)| json!([from, to, 0, held, Use::Held as u8, name_number, 1, null])).collect();
     let cpus = node.resources.get("CPU").copied().unwrap_or_default();
-    let row = json!({
+    json!({
         "key": node.node_id.to_string(), "label": format!("{cpus} CPUs"), "state": "held", "reason": null, "bars": bars, "use": [],
-    });
-    json!({"id": node.node_id.to_string(), "name": name(node), "state": node_state(node), "devices": [row]})
+    })
 }
 
 /// A line of a chart: its name and its points.
@@ -203,7 +252,7 @@ pub(crate) fn overview(tables: &Tables) -> Json {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oxiray_wire::message::ChronicleBatch;
+    use oxiray_wire::message::{ChronicleBatch, DeviceUse};
     use oxiray_wire::state::{ChronicleEntry, ChronicleEvent, ClusterState, DevicePart};
 
     fn node(cpus: f64, free: f64) -> NodeRow {
@@ -228,7 +277,7 @@ mod tests {
         for (at, free) in [(10_000, 4.0), (20_000, 1.0), (30_000, 1.0), (40_000, 4.0)] {
             look(&mut tables, free, at);
         }
-        let told = holdings(&tables, Window { from_ms: 0, to_ms: 50_000, pixels: 100 });
+        let told = holdings(&tables, Window { from_ms: 0, to_ms: 50_000, pixels: 100 }, Part::WHOLE);
         assert_eq!(
             (told["unit"].as_str(), told["nodes"][0]["devices"][0]["label"].as_str()),
             (Some("CPU"), Some("4 CPUs"))
@@ -253,12 +302,50 @@ mod tests {
             ..ChronicleEntry::default()
         };
         tables.record(&ChronicleBatch { entries: vec![entry], ..ChronicleBatch::default() }, 20_000);
-        let told = holdings(&tables, Window { from_ms: 0, to_ms: 50_000, pixels: 100 });
+        let told = holdings(&tables, Window { from_ms: 0, to_ms: 50_000, pixels: 100 }, Part::WHOLE);
         assert_eq!(told["nodes"][0]["devices"][0]["bars"], json!([[12_000, null, 0.0, 0.25, 0, 0, 1, "8"]]));
         assert_eq!(
             (&told["names"], &told["until_ms"], &told["begun_ms"]),
             (&json!(["f"]), &json!(20_000), &json!(10_000))
         );
+    }
+
+    #[test]
+    fn a_picture_of_many_devices_has_those_of_a_part_of_the_nodes_and_few_points_of_each() {
+        let used = |slot| DeviceUse {
+            resource: "GPU".into(),
+            slot,
+            busy_percent: Some(33),
+            used_bytes: Some(1),
+            total_bytes: Some(3),
+            ..DeviceUse::default()
+        };
+        let row = |number: u8| NodeRow {
+            node_id: NodeId::new([number; 28]),
+            resources: BTreeMap::from([("GPU".into(), 8.0)]),
+            devices: (0..8).map(used).collect(),
+            ..node(4.0, 4.0)
+        };
+        let mut tables = Tables::default();
+        for second in 0..700_u64 {
+            let state = ClusterState { nodes: (1..=100).map(row).collect(), ..ClusterState::default() };
+            tables.look(state, 10_000 + second * 5_000);
+        }
+        let window = Window { from_ms: 0, to_ms: 4_000_000, pixels: 4_000 };
+        let told = holdings(&tables, window, Part::of(10, 20));
+        let nodes = told["nodes"].as_array().expect("nodes");
+        assert_eq!(nodes.len(), 100);
+        assert_eq!(
+            (&nodes[9]["devices"], &nodes[9]["count"], &nodes[9]["measured"]),
+            (&Json::Null, &json!(8), &json!(8))
+        );
+        let devices: Vec<&Json> =
+            nodes[10..30].iter().flat_map(|node| node["devices"].as_array().expect("told")).collect();
+        let points: usize = devices.iter().map(|device| device["use"].as_array().expect("a line").len()).sum();
+        assert_eq!(devices.len(), 160);
+        assert!((3_000..=12_000).contains(&points), "{points}");
+        assert_eq!(devices[0]["use"][1].as_array().map(|point| &point[1..]), Some(&[json!(0.33), json!(0.333)][..]));
+        assert!(told.to_string().len() < 600_000);
     }
 
     #[test]

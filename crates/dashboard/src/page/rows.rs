@@ -2,6 +2,7 @@
 //!
 //! - ROWS-1: an answer has [`ROWS_MAX`] rows at most. The next begin behind the last one's place in the order, whether that row
 //!   is still there or not.
+//! - ROWS-2: of rows that are kept as text, one is read at a time, and those of the answer are kept: a list may be as long as it is.
 
 use serde_json::{Map, Value as Json};
 
@@ -26,6 +27,24 @@ impl Row {
     pub(crate) fn new(rank: u64, key: impl Into<String>, cells: Json) -> Self {
         let Json::Object(cells) = cells else { unreachable!("cells are given as an object") };
         Self { rank, key: key.into(), cells }
+    }
+}
+
+/// A row whose cells were not read yet.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TextRow<'text> {
+    /// What rows are put in order by: the highest comes first.
+    pub(crate) rank: u64,
+    /// What names it.
+    pub(crate) key: &'text str,
+    /// Its cells: a JSON object, as `serde_json` writes it without spaces.
+    pub(crate) cells: &'text str,
+}
+
+impl TextRow<'_> {
+    /// The row, where its text is one.
+    pub(crate) fn read(&self) -> Option<Row> {
+        Some(Row { rank: self.rank, key: self.key.to_owned(), cells: serde_json::from_str(self.cells).ok()? })
     }
 }
 
@@ -84,6 +103,24 @@ impl Asked {
         self.key.as_deref()
     }
 
+    /// Whether rows are left out for what their cells say.
+    fn reads_cells(&self) -> bool {
+        !self.equal.is_empty() || !self.search.is_empty()
+    }
+
+    /// Whether a row may pass, by its text: what is quick to see is not there.
+    fn may_pass(&self, row: &TextRow<'_>) -> bool {
+        let has_all = || self.equal.iter().all(|(_, value)| row.cells.contains(&*escaped(value)));
+        // Letters beyond ASCII have small ones that depend on what stands beside them.
+        let has_search = || !self.search.is_ascii() || row.cells.to_lowercase().contains(&*escaped(&self.search));
+        self.key.as_ref().is_none_or(|key| *key == row.key) && has_all() && has_search()
+    }
+
+    /// Whether a row comes behind the last one that was told.
+    fn is_behind(&self, rank: u64, key: &str) -> bool {
+        self.after.as_ref().is_none_or(|(last, last_key)| rank < *last || (rank == *last && key > last_key.as_str()))
+    }
+
     fn passes(&self, row: &Row) -> bool {
         self.key.as_ref().is_none_or(|key| *key == row.key)
             && self.equal.iter().all(|(name, value)| row.cells.get(name).is_some_and(|cell| is(cell, value)))
@@ -119,14 +156,36 @@ pub(crate) fn listed(mut rows: Vec<Row>, asked: &Asked, note: Option<&str>) -> J
     rows.retain(|row| asked.passes(row));
     let total = rows.len();
     rows.sort_by(|one, other| other.rank.cmp(&one.rank).then_with(|| one.key.cmp(&other.key)));
-    if let Some((rank, key)) = &asked.after {
-        rows.retain(|row| row.rank < *rank || (row.rank == *rank && row.key > *key));
-    }
+    rows.retain(|row| asked.is_behind(row.rank, &row.key));
     let has_more = rows.len() > asked.limit;
     rows.truncate(asked.limit);
     let next = rows.last().filter(|_| has_more).map(|row| format!("{}~{}", row.rank, row.key));
     let rows: Vec<Json> = rows.into_iter().map(|row| shown(row, &asked.columns)).collect();
     serde_json::json!({"total": total, "rows": rows, "next": next, "note": note})
+}
+
+/// The same of rows that are in order, of which only those are kept in memory that are told (ROWS-2).
+pub(crate) fn listed_in_order(rows: &[TextRow<'_>], asked: &Asked) -> Json {
+    let (mut total, mut told, mut has_more) = (0_usize, Vec::new(), false);
+    for text in rows.iter().filter(|row| asked.may_pass(row)) {
+        let is_wanted = told.len() < asked.limit && asked.is_behind(text.rank, text.key);
+        let row = if is_wanted || asked.reads_cells() { text.read() } else { None };
+        if asked.reads_cells() && !row.as_ref().is_some_and(|row| asked.passes(row)) {
+            continue;
+        }
+        total += 1;
+        has_more |= !is_wanted && told.len() == asked.limit;
+        told.extend(row.filter(|_| is_wanted));
+    }
+    let next = told.last().filter(|_| has_more).map(|row| format!("{}~{}", row.rank, row.key));
+    let rows: Vec<Json> = told.into_iter().map(|row| shown(row, &asked.columns)).collect();
+    serde_json::json!({"total": total, "rows": rows, "next": next, "note": null})
+}
+
+/// A text as it stands in JSON, without its quotes.
+fn escaped(text: &str) -> String {
+    let quoted = Json::from(text).to_string();
+    quoted[1..quoted.len() - 1].to_owned()
 }
 
 fn shown(row: Row, columns: &[String]) -> Json {
@@ -177,6 +236,40 @@ mod tests {
         assert_eq!(found(&[("search", "gpu")]), Some(7));
         assert_eq!(found(&[("key", "k3")]), Some(1));
         assert_eq!(found(&[("nothing", "x")]), Some(0));
+    }
+
+    #[test]
+    fn rows_that_are_texts_are_told_as_others_are() {
+        let mut rows = rows();
+        rows.push(Row::new(9, "k9", json!({"n": 2, "state": "Tab\t\"é\" ΣΑΣ", "of": {}})));
+        rows.push(Row::new(8, "k8", json!({"n": 12, "state": null, "is": true})));
+        rows.sort_by(|one, other| other.rank.cmp(&one.rank).then_with(|| one.key.cmp(&other.key)));
+        let kept: Vec<String> = rows.iter().map(|row| Json::Object(row.cells.clone()).to_string()).collect();
+        let texts = || rows.iter().zip(&kept).map(|(row, cells)| TextRow { rank: row.rank, key: &row.key, cells });
+        for query in [
+            &[][..],
+            &[("limit", "3")],
+            &[("limit", "3"), ("after", "3~k6")],
+            &[("limit", "2"), ("after", "2~k4"), ("state", "ALIVE")],
+            &[("limit", "500"), ("columns", "n")],
+            &[("limit", "9")],
+            &[("n", "2"), ("limit", "1")],
+            &[("is", "true")],
+            &[("search", "TAB\t\"É")],
+            &[("search", "σας")],
+            &[("search", "gpu"), ("limit", "2")],
+            &[("search", "2")],
+            &[("key", "k3")],
+            &[("key", "k3"), ("state", "ALIVE")],
+            &[("nothing", "x")],
+        ] {
+            let asked = asked(query);
+            assert_eq!(
+                listed_in_order(&texts().collect::<Vec<_>>(), &asked),
+                listed(rows.clone(), &asked, None),
+                "{query:?}"
+            );
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::events::level;
 use super::keeper::{Page, now_ms};
-use super::merging::Window;
+use super::merging::{Part, Window};
 use super::replies::reply;
 use super::rows::{Asked, Row, listed};
 use super::tables::Tables as PageTables;
@@ -88,9 +88,16 @@ pub(crate) fn window(request: &Request, now: u64) -> Result<Window, String> {
     Ok(Window { from_ms, to_ms, pixels })
 }
 
+/// The nodes whose devices a picture shows; all where the query does not say.
+pub(crate) fn part(request: &Request) -> Result<Part, String> {
+    let whole =
+        |name: &str, usual: u64| Ok::<_, String>(usize::try_from(number(request, name, usual)?).unwrap_or(usize::MAX));
+    Ok(Part::of(whole("first", 0)?, whole("count", u64::MAX)?))
+}
+
 async fn holdings(site: Rc<Site>, request: Request) -> Answer {
-    match window(&request, now_ms()) {
-        Ok(window) => reply(&request, &site.page.read(|tables| pictures::holdings(tables, window))),
+    match window(&request, now_ms()).and_then(|window| Ok((window, part(&request)?))) {
+        Ok((window, part)) => reply(&request, &site.page.read(|tables| pictures::holdings(tables, window, part))),
         Err(said) => wrong(said),
     }
 }
