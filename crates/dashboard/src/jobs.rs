@@ -123,6 +123,8 @@ pub(crate) async fn submit(site: Rc<Site>, mut request: Request) -> Answer {
         Ok(id) => id,
         Err(error) => return text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
     };
+    request.noted.subject(&id);
+    request.noted.entrypoint(&asked.spec.entrypoint);
     // The head takes a job that is submitted twice in the same words for one; Ray refuses the second.
     let _alone = site.submitting.lock().await;
     match one(&site, SubmissionAction::List, &id).await {

@@ -12,6 +12,8 @@
 //! The same program records history, and shows what was recorded of clusters that are gone (`history.rs`); and sends calls as
 //! spans to a collector of OpenTelemetry (`spans.rs`).
 //!
+//! Who did what is recorded beside that (`audit.rs`).
+//!
 //! - HTTP-1: each request of a connection is judged anew by the porch's rules; a proof holds for one request.
 //! - HTTP-2: what a request may bring is bounded, and so is what is kept of an answer that nobody reads.
 //! - HTTP-3: nothing is read from disk by a name that came from outside: names are looked up first.
@@ -19,16 +21,19 @@
 mod access;
 mod address;
 mod answer;
+mod audit;
 mod cluster;
 mod daemon;
 mod history;
 mod jobs;
+mod log;
 mod logs;
 mod metrics;
 mod options;
 mod packages;
 mod page;
 mod page_api;
+mod paths;
 mod profiles;
 mod query;
 mod routes;
@@ -48,6 +53,8 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // The daemon that starts it asks it to end by a signal.
+    oxiray_processes::unblock_signals();
     let result = match Program::parse().order {
         Order::Serve(options) => server::run(&options),
         Order::History(options) => history::serve(&options),

@@ -1,11 +1,10 @@
-//! Which request goes where: a table, looked through by method and path.
-//!
-//! A path's parts in braces are what the request names. They are decoded, and are one part each: what would be more, or another
-//! folder, is no part.
+//! Which request goes where: a table, looked through by method and path (`paths.rs`).
 
 use crate::answer::{Answer, not_found, text};
+use crate::audit::{Asker, Audit, Noted};
 use crate::daemon::Daemon;
 use crate::page::Page;
+use crate::paths::{decode, matched};
 use crate::profiles::Profiles;
 use crate::uploads::Uploads;
 use bytes::Bytes;
@@ -45,7 +44,12 @@ pub(crate) struct Site {
     pub(crate) profiles: Profiles,
     /// Events of the cluster are asked for by one at a time.
     pub(crate) chronicle: tokio::sync::Mutex<()>,
+    /// Where it is recorded who does what.
+    pub(crate) audit: Rc<Audit>,
 }
+
+/// How a query names a process.
+const PROCESSES: [&str; 4] = ["worker_id", "actor_id", "task_id", "pid"];
 
 /// One request.
 #[derive(Debug)]
@@ -60,6 +64,10 @@ pub(crate) struct Request {
     pub(crate) right: Right,
     /// Whether a browser asks.
     pub(crate) is_from_browser: bool,
+    /// Who asks.
+    pub(crate) asker: Asker,
+    /// What is found out for the record.
+    pub(crate) noted: Rc<Noted>,
 }
 
 /// Why a body was not taken.
@@ -80,6 +88,15 @@ impl Request {
             Some((decode(&name.replace('+', " "))?, decode(&value.replace('+', " "))?))
         };
         pairs.filter(|pair| !pair.is_empty()).filter_map(decoded).collect()
+    }
+
+    /// What it is about, for the record: what its path names, or else the process that its query does.
+    fn subject(&self) -> String {
+        let process = || self.query().into_iter().find(|(name, _)| PROCESSES.contains(&name.as_str()));
+        match self.named.as_slice() {
+            [] => process().map_or_else(String::new, |(name, value)| format!("{name}={value}")),
+            named => named.join("/"),
+        }
     }
 
     /// The whole body, where it is not longer than this.
@@ -106,6 +123,9 @@ pub(crate) trait Answers: Sized + 'static {
 
     /// What is answered.
     fn tables(&self) -> &'static [&'static [Route<Self>]];
+
+    /// Where it is recorded who does what, where something can be done.
+    fn audit(&self) -> Option<&Rc<Audit>>;
 }
 
 impl Answers for Site {
@@ -115,6 +135,10 @@ impl Answers for Site {
 
     fn tables(&self) -> &'static [&'static [Route]] {
         self.tables
+    }
+
+    fn audit(&self) -> Option<&Rc<Audit>> {
+        Some(&self.audit)
     }
 }
 
@@ -153,69 +177,17 @@ pub(crate) async fn answer<S: Answers>(site: Rc<S>, mut request: Request) -> Ans
         let Some(named) = matched(pattern, &path) else { continue };
         if *known == method {
             request.named = named;
-            return handler(site, request).await;
+            let asked = (request.head.method.as_str(), path.as_str());
+            let act =
+                site.audit().and_then(|audit| audit.begin(asked, request.asker, &request.subject(), &request.noted));
+            let answer = handler(site, request).await;
+            // AUDIT-1: that is written now.
+            if let Some(act) = act {
+                act.done(answer.status());
+            }
+            return answer;
         }
         is_known = true;
     }
     if is_known { text(StatusCode::METHOD_NOT_ALLOWED, "405: Method Not Allowed") } else { not_found() }
-}
-
-/// What the path names where it is of that pattern.
-fn matched(pattern: &str, path: &str) -> Option<Vec<String>> {
-    let (mut parts, mut named) = (path.split('/'), Vec::new());
-    for wanted in pattern.split('/') {
-        let part = parts.next()?;
-        match wanted {
-            "{}" => named.push(decode(part).filter(|part| is_one_part(part))?),
-            _ if wanted == part => {}
-            _ => return None,
-        }
-    }
-    parts.next().is_none().then_some(named)
-}
-
-fn is_one_part(part: &str) -> bool {
-    !["", ".", ".."].contains(&part) && !part.chars().any(|letter| letter == '/' || letter.is_control())
-}
-
-/// A text without its percent signs; `None` where it is none.
-fn decode(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, others @ ..] = rest {
-        rest = others;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let [high, low, others @ ..] = others else { return None };
-        let digit = |byte: u8| char::from(byte).to_digit(16);
-        bytes.push((digit(*high)? << 4 | digit(*low)?) as u8);
-        rest = others;
-    }
-    String::from_utf8(bytes).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_names_what_is_in_the_braces() {
-        let named = |path: &str| matched("/api/jobs/{}/logs", path);
-        assert_eq!(named("/api/jobs/a%20b/logs"), Some(vec!["a b".to_owned()]));
-        for other in [
-            "/api/jobs/a",
-            "/api/jobs/a/logs/",
-            "/api/jobs//logs",
-            "/api/jobs/%2e%2e/logs",
-            "/api/jobs/../logs",
-            "/api/jobs/a%2Fb/logs",
-            "/api/jobs/a%00/logs",
-            "/api/jobs/%zz/logs",
-            "/api/jobs/%ff/logs",
-        ] {
-            assert_eq!(named(other), None, "{other}");
-        }
-    }
 }

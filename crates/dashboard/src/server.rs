@@ -1,8 +1,10 @@
 //! The program: the door, and behind it HTTP, in one thread each.
 
 use crate::answer::{Answer, answer, refused};
+use crate::audit::{self, Asker, Audit, Noted};
 use crate::daemon::Daemon;
 use crate::history::{Asked as HistoryAsked, Past, Recorder, Recording, read};
+use crate::log::say;
 use crate::options::Options;
 use crate::page::Page;
 use crate::profiles::Profiles;
@@ -18,10 +20,11 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use oxiray_network::porch::{
-    HEAD_BYTES_MAX, HEAD_LIMIT, OpenPath, Porch, PorchOptions, PorchRules, PorchVerdict, ProvenPeer, RequestHead,
-    tls_from_pem,
+    HEAD_BYTES_MAX, HEAD_LIMIT, OpenPath, Porch, PorchOptions, PorchRules, PorchVerdict, ProvenPeer, RefusedRequest,
+    RequestHead, tls_from_pem,
 };
 use oxiray_visitor::Description;
+use oxiray_wire::session::logs_of;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, setrlimit};
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -126,7 +129,9 @@ async fn past(options: &Options, recording: &Recording) -> Option<Past> {
 async fn serve(options: &Options, rules: Arc<PorchRules>) -> anyhow::Result<()> {
     let daemon = Daemon::enter(&options.session)?;
     let (sender, mut arrivals) = mpsc::unbounded_channel();
-    let porches = open_porches(options, &rules, sender)?;
+    let (tell_refused, refused) = audit::hear_refusals();
+    let porches = open_porches(options, &rules, sender, tell_refused)?;
+    let audit = Audit::new(&logs_of(&options.session), audit::name(options.metrics_only));
     let uploads = Uploads::new(&options.session)?;
     let site = Rc::new(Site {
         daemon: daemon.clone(),
@@ -140,6 +145,7 @@ async fn serve(options: &Options, rules: Arc<PorchRules>) -> anyhow::Result<()> 
         lists: tokio::sync::Semaphore::new(LISTS_MAX),
         profiles: Profiles::new(),
         chronicle: tokio::sync::Mutex::new(()),
+        audit: Rc::clone(&audit),
     });
     let mut asks_to_end = signal(SignalKind::terminate())?;
     let hearing = spawn_local(async move { daemon.hear().await });
@@ -171,6 +177,7 @@ async fn serve(options: &Options, rules: Arc<PorchRules>) -> anyhow::Result<()> 
     };
     let result = tokio::select! {
         never = recorded => match never {},
+        never = refused.record(&audit) => match never {},
         error = kept => error.map(|never| match never {}).context("the page's tables cannot be kept"),
         ended = hearing => Err(ended?.context("the daemon is gone")),
         _ = asks_to_end.recv() => Ok(()),
@@ -181,6 +188,7 @@ async fn serve(options: &Options, rules: Arc<PorchRules>) -> anyhow::Result<()> 
         } => Ok(()),
     };
     drop(porches);
+    audit.finish();
     if let Some(recorder) = recorder {
         recorder.finish().await;
     }
@@ -197,6 +205,7 @@ fn open_porches(
     options: &Options,
     rules: &Arc<PorchRules>,
     sender: mpsc::UnboundedSender<ProvenPeer>,
+    tell_refused: impl FnMut(RefusedRequest) + Send + 'static,
 ) -> anyhow::Result<Vec<Porch>> {
     let read = |path: &PathBuf| std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()));
     let tls = match (&options.tls_cert, &options.tls_key) {
@@ -207,13 +216,14 @@ fn open_porches(
     let listener = address::listen(options.host, options.port)?;
     let main = PorchOptions { listener, rules: Arc::clone(rules), tls };
     // The porch lets a bounded number in, and whoever is in has a place until its connection ends.
-    let mut porches = vec![Porch::open(main, move |arrival| drop(sender.send(arrival)))?];
+    let mut porches = vec![Porch::open(main, move |arrival| drop(sender.send(arrival)), tell_refused)?];
     if let Some(port) = options.agent_port {
         let hosts = rules.hosts.clone();
         let open = rules.open.iter().filter(|path| HEALTH.contains(&path.path)).copied().collect();
         let health = PorchRules { hosts, open, ..PorchRules::default() };
         let listener = address::listen(options.host, Some(port))?;
-        porches.push(Porch::open(PorchOptions { listener, rules: Arc::new(health), tls: None }, drop)?);
+        // No secret opens anything there, so that none is a wrong one.
+        porches.push(Porch::open(PorchOptions { listener, rules: Arc::new(health), tls: None }, drop, drop)?);
     }
     if options.metrics_only {
         say(&format!("metrics are exported at {}", porches[0].address()));
@@ -233,11 +243,11 @@ fn open_porches(
 
 /// Serves one peer until it goes.
 pub(crate) async fn connection<S: Answers>(site: Rc<S>, arrival: ProvenPeer) {
-    let peer = arrival.peer;
+    let (peer, local) = (arrival.peer, arrival.stream.local());
     let Ok(stream) = Stream::new(arrival) else { return };
     let service = service_fn(move |asked| {
         let site = Rc::clone(&site);
-        async move { Ok::<_, Infallible>(one(site, asked, peer).await) }
+        async move { Ok::<_, Infallible>(one(site, asked, (peer, local)).await) }
     });
     let mut http = http1::Builder::new();
     http.timer(Timers).header_read_timeout(HEAD_LIMIT).max_buf_size(HEAD_BYTES_MAX);
@@ -246,18 +256,33 @@ pub(crate) async fn connection<S: Answers>(site: Rc<S>, arrival: ProvenPeer) {
 }
 
 /// HTTP-1.
-async fn one<S: Answers>(site: Rc<S>, asked: Asked<Incoming>, _peer: SocketAddr) -> Answer {
+async fn one<S: Answers>(
+    site: Rc<S>,
+    asked: Asked<Incoming>,
+    (peer, local): (SocketAddr, Option<SocketAddr>),
+) -> Answer {
     let (head, body) = asked.into_parts();
     let target = head.uri.to_string();
     let fields = head.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
     let judged = RequestHead { method: head.method.as_str(), target: &target, fields };
     let is_from_browser = judged.is_from_browser();
-    let right = match site.rules().judge(&judged, Instant::now()) {
+    let now = Instant::now();
+    let verdict = site.rules().judge(&judged, now);
+    let key = site.rules().key_of(&judged, now);
+    let right = match verdict {
         PorchVerdict::Open(open) => return answer(StatusCode::OK, open.content_type, open.body),
-        PorchVerdict::Refused(refusal) => return refused(&refusal),
+        PorchVerdict::Refused(refusal) => {
+            let (method, path) = (judged.method.to_owned(), judged.path().to_owned());
+            let told = RefusedRequest { peer, local, method, path, key, refusal };
+            if let Some(audit) = site.audit() {
+                audit.refuse(&told, now);
+            }
+            return refused(&refusal);
+        }
         PorchVerdict::Proven(right) => right,
     };
-    let request = Request { named: Vec::new(), head, body, right, is_from_browser };
+    let (named, asker, noted) = (Vec::new(), Asker { peer, local, key }, Rc::new(Noted::default()));
+    let request = Request { named, head, body, right, is_from_browser, asker, noted };
     routes::answer(site, request).await
 }
 
@@ -270,10 +295,4 @@ pub(crate) fn end_with_daemon(daemon: Option<u32>) -> anyhow::Result<()> {
         anyhow::bail!("the daemon {daemon} that started it is gone");
     }
     Ok(())
-}
-
-pub(crate) fn say(line: &str) {
-    use std::io::Write as _;
-    // Standard error is the session's log; where it is gone nobody reads.
-    let _ = writeln!(std::io::stderr(), "{line}");
 }

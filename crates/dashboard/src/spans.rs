@@ -10,7 +10,8 @@ mod collector;
 
 use crate::daemon::Daemon;
 use crate::options::SpansOptions;
-use crate::server::{block_on, end_with_daemon, limit_memory, say};
+use crate::log::say;
+use crate::server::{block_on, end_with_daemon, limit_memory};
 use crate::task_questions::TaskQuestions;
 use collector::{Collector, Sent};
 use oxiray_ids::{JobId, TaskId};

@@ -87,6 +87,17 @@ pub fn reset_signals_after_fork() {
     }
 }
 
+/// Has a program hear all signals, whatever its parent had blocked: a daemon that has them as descriptors hands that on to what it
+/// starts. It is called before there are other threads.
+pub fn unblock_signals() {
+    let mut none = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the set is initialised by `sigemptyset` before it is read, and the old one is not asked for.
+    unsafe {
+        libc::sigemptyset(none.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut());
+    }
+}
+
 /// Blocks SIGTERM, SIGINT and SIGHUP for this thread and returns a descriptor that is readable when one came.
 pub fn stop_signals() -> Result<OwnedFd, Errno> {
     signals_as_descriptor(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP])

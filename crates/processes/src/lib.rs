@@ -24,7 +24,7 @@ mod tree;
 pub use call::{
     Peer, become_subreaper, describe_status, die_with_parent, enter_control_groups, go_first_where_memory_is_short,
     go_first_where_processors_are_short, kill_by_pidfd, peer_of, pidfd_of, reset_signals_after_fork, since_boot,
-    stop_signals,
+    stop_signals, unblock_signals,
 };
 pub use child_reaper::{ChildReaper, Companions, Departed, ReaperError};
 pub use expand::expanded;

@@ -162,7 +162,7 @@ pub fn events(
 }
 
 /// A moment as Ray writes it, by UTC.
-fn date(ms: u64) -> String {
+pub fn date(ms: u64) -> String {
     let (days, seconds) = ((ms / 86_400_000) as i64, ms / 1_000 % 86_400);
     // The years are counted from March, so that a leap day is their last (Hinnant, "chrono-compatible low-level date algorithms").
     let shifted = days + 719_468;

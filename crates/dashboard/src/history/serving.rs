@@ -71,7 +71,8 @@ async fn show(options: &HistoryOptions, archive: Archive, rules: Arc<PorchRules>
     };
     rules.keys.add(&token, Right::Read)?;
     let key = rules.keys.lend(Right::Trade, Instant::now(), LINK_LIFETIME)?;
-    let porch = Porch::open(PorchOptions { listener, rules, tls: None }, move |arrival| drop(sender.send(arrival)))?;
+    let porch =
+        Porch::open(PorchOptions { listener, rules, tls: None }, move |arrival| drop(sender.send(arrival)), drop)?;
     // Whoever opens the page sees the last moment first.
     let _ = archive.tables_at(archive.within(None));
     let session = &archive.past().begin().session;

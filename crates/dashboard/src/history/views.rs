@@ -3,6 +3,7 @@
 use super::line::SCHEMA;
 use super::past::Past;
 use crate::answer::{Answer, pieces, text};
+use crate::audit::Audit;
 use crate::page::events::level;
 use crate::page::replies::reply;
 use crate::page::rows::{Asked, Row, listed, listed_in_order};
@@ -79,6 +80,10 @@ impl Answers for Archive {
 
     fn tables(&self) -> &'static [&'static [Route<Self>]] {
         TABLES
+    }
+
+    fn audit(&self) -> Option<&Rc<Audit>> {
+        None
     }
 }
 

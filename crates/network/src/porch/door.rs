@@ -1,6 +1,7 @@
 //! The thread that accepts peers, hears what they ask first, and hands inwards those that may.
 
-use super::head::{HeadError, parse_head};
+use super::head::{HeadError, RequestHead, parse_head};
+use super::keys::KeyKind;
 use super::rules::{OpenPath, PorchRefusal, PorchRules, PorchVerdict};
 use super::stream::PorchStream;
 use super::{HEAD_BYTES_MAX, HEAD_LIMIT};
@@ -50,6 +51,23 @@ pub struct ProvenPeer {
     pub place: PorchPlace,
     /// From where it comes.
     pub peer: SocketAddr,
+}
+
+/// A request that is refused, for whoever keeps account of them. The secret that it showed is not told.
+#[derive(Debug)]
+pub struct RefusedRequest {
+    /// From where it comes.
+    pub peer: SocketAddr,
+    /// Where it came to.
+    pub local: Option<SocketAddr>,
+    /// Its method.
+    pub method: String,
+    /// Its path, without the query.
+    pub path: String,
+    /// Which secret it showed, where that is one.
+    pub key: Option<KeyKind>,
+    /// Why.
+    pub refusal: PorchRefusal,
 }
 
 /// One of the places inside.
@@ -130,11 +148,16 @@ pub struct Porch {
 }
 
 impl Porch {
-    /// Opens it. Those that may are handed to `admit`, which returns at once.
+    /// Opens it. Those that may are handed to `admit`, and what is refused to others by their heads is told to `refused`; both return
+    /// at once.
     ///
     /// # Errors
     /// Where the system refuses.
-    pub fn open(options: PorchOptions, admit: impl FnMut(ProvenPeer) + Send + 'static) -> Result<Self, OpenError> {
+    pub fn open(
+        options: PorchOptions,
+        admit: impl FnMut(ProvenPeer) + Send + 'static,
+        refused: impl FnMut(RefusedRequest) + Send + 'static,
+    ) -> Result<Self, OpenError> {
         let PorchOptions { listener, rules, tls } = options;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
@@ -145,6 +168,7 @@ impl Porch {
             rules,
             tls,
             admit,
+            refused,
             inside: Arc::new(AtomicUsize::new(0)),
             paused: None,
             heard: VecDeque::new(),
@@ -221,11 +245,12 @@ enum Next {
     Closes,
 }
 
-struct Door<A> {
+struct Door<A, R> {
     listener: TcpListener,
     rules: Arc<PorchRules>,
     tls: Option<Arc<ServerConfig>>,
     admit: A,
+    refused: R,
     inside: Arc<AtomicUsize>,
     /// Until when nobody is accepted.
     paused: Option<Instant>,
@@ -235,7 +260,7 @@ struct Door<A> {
     leaving: VecDeque<Stranger>,
 }
 
-impl<A: FnMut(ProvenPeer)> Door<A> {
+impl<A: FnMut(ProvenPeer), R: FnMut(RefusedRequest)> Door<A, R> {
     fn serve(mut self, waker: &Waker, is_over: &AtomicBool) {
         while !is_over.load(Ordering::Acquire) {
             let Some(ready) = self.wait(waker) else { return };
@@ -318,7 +343,7 @@ impl<A: FnMut(ProvenPeer)> Door<A> {
         let strangers = std::mem::take(&mut self.heard);
         for (stranger, is_ready) in strangers.into_iter().zip(ready) {
             let next = if *is_ready {
-                stranger.go_on(&self.rules, now)
+                stranger.go_on(&self.rules, now, &mut self.refused)
             } else if stranger.until <= now {
                 Next::Closes
             } else {
@@ -358,7 +383,7 @@ impl<A: FnMut(ProvenPeer)> Door<A> {
         // Those that came since they were waited for are looked at in the next turn.
         for (index, stranger) in strangers.into_iter().enumerate() {
             let next = match ready.get(index) {
-                Some(true) => stranger.go_on(&self.rules, now),
+                Some(true) => stranger.go_on(&self.rules, now, &mut self.refused),
                 _ if stranger.until <= now => Next::Closes,
                 _ => Next::Stays(stranger),
             };
@@ -376,10 +401,10 @@ impl<A: FnMut(ProvenPeer)> Door<A> {
 }
 
 impl Stranger {
-    fn go_on(mut self, rules: &PorchRules, now: Instant) -> Next {
+    fn go_on(mut self, rules: &PorchRules, now: Instant, refused: &mut dyn FnMut(RefusedRequest)) -> Next {
         loop {
             let went_on = match self.doing {
-                Doing::Hearing => match self.hear(rules, now) {
+                Doing::Hearing => match self.hear(rules, now, refused) {
                     Ok(Heard::Answered) => continue,
                     Ok(Heard::Proven) => return Next::Enters(self),
                     Ok(Heard::Guess) => return Next::Guessed(self),
@@ -400,7 +425,7 @@ impl Stranger {
     }
 
     /// Hears what there is, until it is a whole head.
-    fn hear(&mut self, rules: &PorchRules, now: Instant) -> io::Result<Heard> {
+    fn hear(&mut self, rules: &PorchRules, now: Instant, refused: &mut dyn FnMut(RefusedRequest)) -> io::Result<Heard> {
         loop {
             let refusal = match parse_head(&self.said) {
                 Ok(None) => None,
@@ -414,7 +439,10 @@ impl Stranger {
                         self.said.drain(..length);
                         return Ok(Heard::Answered);
                     }
-                    PorchVerdict::Refused(refusal) => Some(refusal),
+                    PorchVerdict::Refused(refusal) => {
+                        refused(self.refused_request(&head, rules.key_of(&head, now), refusal));
+                        Some(refusal)
+                    }
                 },
                 Err(HeadError::TooLong) => Some(PorchRefusal::TOO_LONG),
                 Err(HeadError::Malformed) => Some(PorchRefusal::MALFORMED),
@@ -425,6 +453,11 @@ impl Stranger {
             }
             self.read()?;
         }
+    }
+
+    fn refused_request(&self, head: &RequestHead<'_>, key: Option<KeyKind>, refusal: PorchRefusal) -> RefusedRequest {
+        let (method, path) = (head.method.to_owned(), head.path().to_owned());
+        RefusedRequest { peer: self.peer, local: self.stream.local(), method, path, key, refusal }
     }
 
     fn read(&mut self) -> io::Result<()> {
@@ -476,7 +509,7 @@ impl Stranger {
 }
 
 /// Whether the peer may ask again on this connection after an answer from the porch: what follows is a head.
-fn goes_on(head: &super::RequestHead<'_>) -> bool {
+fn goes_on(head: &RequestHead<'_>) -> bool {
     let has_body = head.all("content-length").any(|length| length.trim_ascii() != b"0")
         || head.all("transfer-encoding").next().is_some();
     let closes = head.all("connection").any(|value| !value.trim_ascii().eq_ignore_ascii_case(b"keep-alive"));

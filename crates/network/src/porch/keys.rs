@@ -24,6 +24,31 @@ pub enum Right {
     Trade,
 }
 
+/// Which secret somebody has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyKind {
+    /// One that does not end and opens everything.
+    Token,
+    /// One that does not end and reads only.
+    ReadToken,
+    /// One that opens an exchange, once.
+    OneTimeKey,
+    /// What that was exchanged for.
+    SessionKey,
+}
+
+impl KeyKind {
+    /// Its name in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Token => "token",
+            Self::ReadToken => "read_token",
+            Self::OneTimeKey => "one_time_key",
+            Self::SessionKey => "session_key",
+        }
+    }
+}
+
 /// Why a secret is not taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
@@ -93,15 +118,30 @@ impl Keys {
 
     /// What the secret opens; `None` where it is none.
     pub fn right_of(&self, secret: &[u8], now: Instant) -> Option<Right> {
+        self.found(secret, now).map(|(right, _)| right)
+    }
+
+    /// Which one the secret is; `None` where it is none.
+    pub fn kind_of(&self, secret: &[u8], now: Instant) -> Option<KeyKind> {
+        self.found(secret, now).map(|found| match found {
+            (Right::All, false) => KeyKind::Token,
+            (Right::All, true) => KeyKind::SessionKey,
+            (Right::Read, _) => KeyKind::ReadToken,
+            (Right::Trade, _) => KeyKind::OneTimeKey,
+        })
+    }
+
+    /// What the secret opens, and whether it ends.
+    fn found(&self, secret: &[u8], now: Instant) -> Option<(Right, bool)> {
         let given = digest_of(secret);
-        let mut right = None;
+        let mut found = None;
         // All are compared, whichever it is.
         for key in self.locked().iter().filter(|key| key.until.is_none_or(|until| until > now)) {
             if is_same(&given, &key.digest) {
-                right = Some(key.right);
+                found = Some((key.right, key.until.is_some()));
             }
         }
-        right
+        found
     }
 
     /// Uses a secret up that opens an exchange; `false` where it is none, or was used.

@@ -1,7 +1,7 @@
 //! What becomes of a request, by its head alone.
 
 use super::head::RequestHead;
-use super::keys::{Keys, Right};
+use super::keys::{KeyKind, Keys, Right};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Instant;
 
@@ -32,6 +32,8 @@ pub struct PorchRefusal {
     pub text: &'static str,
     /// Whether the answer keeps whoever asked waiting: it guesses.
     pub is_slow: bool,
+    /// Whether a secret was shown, and it does not open this.
+    pub is_of_secret: bool,
 }
 
 impl PorchRefusal {
@@ -45,13 +47,16 @@ impl PorchRefusal {
     const HOST: Self = Self::new((421, "Misdirected Request"), "");
     const ORIGIN: Self = Self::new((403, "Forbidden"), "Forbidden: pages of other sites are not answered");
     const NO_TOKEN: Self = Self::new((401, "Unauthorized"), "Unauthorized: Missing authentication token");
-    const WRONG_TOKEN: Self =
-        Self { is_slow: true, ..Self::new((403, "Forbidden"), "Forbidden: Invalid authentication token") };
-    const ONLY_READS: Self = Self::new((403, "Forbidden"), "Forbidden: this token only reads");
-    const ONLY_TRADES: Self = Self::new((403, "Forbidden"), "Forbidden: this key opens a session, and nothing else");
+    const WRONG_TOKEN: Self = Self { is_slow: true, ..Self::of_secret("Forbidden: Invalid authentication token") };
+    const ONLY_READS: Self = Self::of_secret("Forbidden: this token only reads");
+    const ONLY_TRADES: Self = Self::of_secret("Forbidden: this key opens a session, and nothing else");
 
     const fn new(status: (u16, &'static str), text: &'static str) -> Self {
-        Self { status, text, is_slow: false }
+        Self { status, text, is_slow: false, is_of_secret: false }
+    }
+
+    const fn of_secret(text: &'static str) -> Self {
+        Self { is_of_secret: true, ..Self::new((403, "Forbidden"), text) }
     }
 
     /// The methods of Ray's API that no page of a browser may use.
@@ -94,6 +99,11 @@ impl PorchRules {
         }
     }
 
+    /// Which secret is shown, for whoever keeps account of what is done with it.
+    pub fn key_of(&self, head: &RequestHead<'_>, now: Instant) -> Option<KeyKind> {
+        self.keys.kind_of(token(head).ok()?, now)
+    }
+
     fn look_at(&self, head: &RequestHead<'_>, now: Instant) -> Result<PorchVerdict, PorchRefusal> {
         has_one_meaning(head)?;
         let host = self.host(head)?;
@@ -103,14 +113,14 @@ impl PorchRules {
         {
             return Ok(PorchVerdict::Open(*open));
         }
-        if READING.contains(&head.method) && self.public.contains(&head.path()) {
+        if head.is_reading() && self.public.contains(&head.path()) {
             return Ok(PorchVerdict::Proven(Right::Read));
         }
         let right = self.keys.right_of(token(head)?, now).ok_or(PorchRefusal::WRONG_TOKEN)?;
         let is_trade = head.method == "POST" && head.target == SESSION_PATH;
         match right {
             Right::Trade if !is_trade => return Err(PorchRefusal::ONLY_TRADES),
-            Right::Read if !READING.contains(&head.method) => return Err(PorchRefusal::ONLY_READS),
+            Right::Read if !head.is_reading() => return Err(PorchRefusal::ONLY_READS),
             Right::All | Right::Read | Right::Trade => {}
         }
         if !head.target.starts_with(OWN_PREFIX) {
@@ -123,7 +133,7 @@ impl PorchRules {
     fn host<'bytes>(&self, head: &RequestHead<'bytes>) -> Result<&'bytes str, PorchRefusal> {
         let mut named = head.all("host");
         let (Some(host), None) = (named.next(), named.next()) else { return Err(PorchRefusal::HOST) };
-        let host = std::str::from_utf8(host).map_err(|_| PorchRefusal::HOST)?.trim();
+        let host = std::str::from_utf8(host.trim_ascii()).map_err(|_| PorchRefusal::HOST)?;
         let name = without_port(host).ok_or(PorchRefusal::HOST)?;
         if is_address(name) || name.eq_ignore_ascii_case("localhost") || self.hosts.iter().any(|own| matches(own, name))
         {
@@ -180,7 +190,7 @@ fn token<'bytes>(head: &RequestHead<'bytes>) -> Result<&'bytes [u8], PorchRefusa
 
 /// Ray's rule for its own paths: what a browser sends may read only.
 fn passes_browser_gate(head: &RequestHead<'_>) -> Result<(), PorchRefusal> {
-    if READING.contains(&head.method) || !is_from_browser(head) {
+    if head.is_reading() || !is_from_browser(head) {
         return Ok(());
     }
     Err(PorchRefusal::of_browser(match head.method {
@@ -201,6 +211,11 @@ fn is_from_browser(head: &RequestHead<'_>) -> bool {
 }
 
 impl RequestHead<'_> {
+    /// Whether the method is one that changes nothing.
+    pub fn is_reading(&self) -> bool {
+        READING.contains(&self.method)
+    }
+
     /// Whether a browser asks, as Ray tells: what is secret of an environment is not shown there.
     pub fn is_from_browser(&self) -> bool {
         is_from_browser(self)

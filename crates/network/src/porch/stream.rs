@@ -2,7 +2,7 @@
 
 use rustls::ServerConnection;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 /// A peer's connection. It reads and writes as far as it goes, and then says that it would block.
@@ -27,6 +27,11 @@ impl PorchStream {
         }
         self.flush()?;
         self.socket.shutdown(Shutdown::Write)
+    }
+
+    /// Where the peer came to; `None` where it is gone.
+    pub fn local(&self) -> Option<SocketAddr> {
+        self.socket.local_addr().ok()
     }
 
     /// Whether something waits that the peer has to take first.

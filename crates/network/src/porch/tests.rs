@@ -127,7 +127,7 @@ fn porch() -> (Porch, mpsc::Receiver<ProvenPeer>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let (sender, arrivals) = mpsc::channel();
     let options = PorchOptions { listener, rules: Arc::new(rules()), tls: None };
-    (Porch::open(options, move |peer| drop(sender.send(peer))).expect("a porch"), arrivals)
+    (Porch::open(options, move |peer| drop(sender.send(peer)), drop).expect("a porch"), arrivals)
 }
 
 fn said(porch: &Porch, request: &str) -> String {
@@ -182,4 +182,55 @@ fn silent_peers_lose_their_places_to_those_that_come() {
         (0..100).map(|_| TcpStream::connect(porch.address()).expect("it listens")).collect();
     assert!(said(&porch, "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ends_with("page"));
     assert_eq!(silent[0].read(&mut [0]).expect("its end"), 0);
+}
+
+#[test]
+fn what_is_refused_is_told_without_the_secret_that_was_shown() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let (sender, refused) = mpsc::channel();
+    let options = PorchOptions { listener, rules: Arc::new(rules()), tls: None };
+    let porch = Porch::open(options, drop, move |request| drop(sender.send(request))).expect("a porch");
+    for (request, status, is_of_secret) in [
+        (
+            "DELETE /api/jobs/a?token=q HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer a-wrong-one-of-many\r\n\r\n",
+            403,
+            true,
+        ),
+        (
+            "DELETE /api/jobs/a HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer only-for-reading-it\r\n\r\n",
+            403,
+            true,
+        ),
+        ("DELETE /api/jobs/a HTTP/1.1\r\nHost: localhost\r\n\r\n", 401, false),
+        ("DELETE /api/jobs/a HTTP/1.1\r\nHost: evil.com\r\n\r\n", 421, false),
+    ] {
+        let mut stream = TcpStream::connect(porch.address()).expect("it listens");
+        stream.write_all(request.as_bytes()).expect("sent");
+        let told = refused.recv_timeout(Duration::from_secs(30)).expect("it is told");
+        assert_eq!((told.method.as_str(), told.path.as_str()), ("DELETE", "/api/jobs/a"));
+        assert_eq!((told.refusal.status.0, told.refusal.is_of_secret), (status, is_of_secret));
+        assert_eq!((Some(told.peer), told.local), (stream.local_addr().ok(), Some(porch.address())));
+        assert!(!format!("{told:?}").contains("wrong-one") && !format!("{told:?}").contains("token=q"));
+    }
+    said(&porch, "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    assert!(refused.try_recv().is_err(), "what is answered is not refused");
+}
+
+#[test]
+fn a_secret_is_known_by_its_kind() {
+    let (rules, now) = (rules(), Instant::now());
+    let lend = |right| rules.keys.lend(right, now, Duration::from_secs(60)).expect("a key");
+    let (once, session) = (lend(Right::Trade), lend(Right::All));
+    for (secret, kind) in [
+        (TOKEN, Some(KeyKind::Token)),
+        ("only-for-reading-it", Some(KeyKind::ReadToken)),
+        (once.as_str(), Some(KeyKind::OneTimeKey)),
+        (session.as_str(), Some(KeyKind::SessionKey)),
+        ("0123456789abcdeF", None),
+    ] {
+        let text = format!("GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {secret}\r\n\r\n");
+        let (head, _) = parse_head(text.as_bytes()).expect("a head").expect("it is whole");
+        assert_eq!(rules.key_of(&head, now), kind, "{secret}");
+    }
+    assert_eq!(rules.keys.kind_of(session.as_bytes(), now + Duration::from_secs(60)), None);
 }
