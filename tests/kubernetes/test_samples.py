@@ -72,7 +72,7 @@ def test_the_command_runs_the_operator_where_there_is_one(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--address=127.0.0.1:1", "--keep-cluster"], "--keep-cluster and --authority-file are of use with --head only"),
+        (["--address=127.0.0.1:1", "--keep-cluster"], "--keep-cluster, --keep-logs-at-head and --authority-file are of use with --head only"),
         (["--head", "--authority-file=/none"], "--authority-file is of use with --port only"),
         (["--head", "--join-wait=5"], "--join-wait is of use with --address=HOST:PORT and --token-file only"),
     ],

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +53,42 @@ def test_what_ran_on_another_node_is_read_here(over_network: None) -> None:
         # One that asks on another node asks the head, too.
         asked = ray.remote(lambda task: log(task_id=task)).options(resources={"second": 1})
         assert ray.get(asked.remote(refs[1].task_id().hex())) == "line 1\n"
+
+
+def test_an_actor_is_followed_to_another_node() -> None:
+    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    try:
+        members = [nodes.add_node(num_cpus=1, resources={"member": 1}) for _ in range(2)]
+        nodes.connect()
+
+        @ray.remote(num_cpus=0, resources={"member": 1}, max_restarts=1)
+        class Restarted:
+            def speak(self, word: str) -> str:
+                print(word, flush=True)
+                return ray.get_runtime_context().get_node_id()
+
+        speaker = Restarted.remote()
+        first = ray.get(speaker.speak.remote("on one node"))
+        heard: list[str] = []
+        follower = threading.Thread(target=lambda: heard.extend(get_log(actor_id=speaker._actor_id.hex(), follow=True)))
+        follower.start()
+        wait_until(lambda: "on one node" in "".join(heard))
+        nodes.remove_node(next(member for member in members if member.node_id == first), allow_graceful=False)
+
+        def speaks_elsewhere() -> bool:
+            try:
+                return ray.get(speaker.speak.remote("on the other")) != first
+            except ray.exceptions.RayActorError:
+                return False
+
+        wait_until(speaks_elsewhere)
+        wait_until(lambda: "on the other" in "".join(heard))
+        ray.kill(speaker)
+        follower.join(60)
+        assert not follower.is_alive(), "it is dead for good"
+    finally:
+        ray.shutdown()
+        nodes.shutdown()
 
 
 def test_a_node_that_has_left_is_named() -> None:
@@ -130,11 +168,113 @@ def test_what_is_printed_while_the_head_is_away_is_kept(tmp_path: Path) -> None:
         home.oxiray("stop")
 
 
-def _pid_of_head(home: Home) -> int:
-    import json
+@pytest.mark.parametrize("listens", [True, False])
+def test_a_driver_is_told_once_what_it_was_not_shown(tmp_path: Path, listens: bool) -> None:
+    home = Home(tmp_path)
+    start = ("start", "--head", f"--port={home.port}", "--num-cpus=1", "--node-lease=10")
+    assert home.oxiray(*start).returncode == 0
+    driver = None
+    try:
+        joined = home.oxiray("start", f"--address=127.0.0.1:{home.port}", "--num-cpus=1", '--resources={"member": 1}')
+        assert joined.returncode == 0, joined
+        begun, away, said, end = (tmp_path / name for name in ("begun", "away", "said", "end"))
+        text = f"""
+        import pathlib, sys, time
+        import ray
+        ray.init(address="127.0.0.1:{home.port}", log_to_driver={listens})
+        @ray.remote(resources={{"member": 1}}, num_cpus=0, max_retries=0)
+        def speak():
+            begun, away, said, end = map(pathlib.Path, {[str(begun), str(away), str(said), str(end)]!r})
+            begun.touch()
+            while not away.exists(): time.sleep(0.01)
+            for number in range(7): print("line", number, flush=True)
+            said.touch()
+            while not end.exists(): time.sleep(0.01)
+        ref = speak.remote()
+        job = ray.get_runtime_context().get_job_id()
+        ray.get(ref)
+        print("job", job)
+        """
+        command = [sys.executable, "-c", textwrap.dedent(text)]
+        pipe = subprocess.PIPE
+        driver = subprocess.Popen(command, env=home.environment, stdout=pipe, stderr=pipe, text=True)
+        wait_until(begun.exists)
+        head = _pid_of_head(home)
+        os.kill(head, 9)
+        member_log = _session(home, is_member=True) / "logs" / "daemon.log"
+        wait_until(lambda: "the head is looked for" in member_log.read_text())
+        away.touch()
+        wait_until(said.exists)
+        assert home.oxiray(*start).returncode == 0
+        wait_until(lambda: "the head is back" in member_log.read_text())
+        end.touch()
+        out, err = driver.communicate(timeout=60)
+        assert driver.returncode == 0, err
+        job = out.split("job ")[1].strip()
+        told = [line for line in (out + err).splitlines() if "that were not shown here" in line]
+        if not listens:
+            assert told == []
+            return
+        assert len(told) == 1 and "7 lines (49 bytes)" in told[0] and f"`oxiray logs job {job}`" in told[0], (out, err)
+        assert "line 0" not in out
+    finally:
+        if driver is not None:
+            driver.kill()
+        home.oxiray("stop")
 
+
+def test_what_a_failed_task_printed_last_is_read_when_its_node_is_gone(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    assert home.oxiray("start", "--head", f"--port={home.port}", "--num-cpus=1", "--keep-logs-at-head").returncode == 0
+    try:
+        joined = home.oxiray("start", f"--address=127.0.0.1:{home.port}", "--num-cpus=1", '--resources={"member": 1}')
+        assert joined.returncode == 0, joined
+        text = """
+        @ray.remote(resources={"member": 1}, num_cpus=0, max_retries=0)
+        def speak(how):
+            if how == "long": print("x" * 100_000)
+            print("last words of", how, flush=True)
+            if how == "crash": __import__("os").abort()
+            if how != "well": raise ValueError(how)
+        refs = {how: speak.remote(how) for how in ("well", "badly", "long", "crash")}
+        for how, ref in refs.items():
+            try: ray.get(ref)
+            except Exception: pass
+            print(how, ref.task_id().hex())
+        """
+        tasks = dict(line.split() for line in home.program(textwrap.dedent(text)).splitlines())
+        folder = _session(home, is_member=False) / "logs"
+        wait_until(lambda: len(list(folder.glob("failed-*.out"))) == 3)
+        # As long as the node is there it tells of them itself, whole and once.
+        assert home.oxiray("logs", "task", tasks["badly"]).stdout == "last words of badly\n"
+        assert len(home.oxiray("logs", "task", tasks["long"], "--tail=-1").stdout) > 100_000
+        nodes = json.loads(home.oxiray("list", "nodes", "--format=json", "--detail").stdout)
+        (member,) = (node for node in nodes if not node["is_head_node"])
+        gone = home.oxiray("drain", "--node-id", member["node_id"], "--deadline=0", "--wait")
+        assert gone.returncode == 0, gone
+        for how in ("badly", "crash"):
+            assert home.oxiray("logs", "task", tasks[how]).stdout == f"last words of {how}\n"
+        long = home.oxiray("logs", "task", tasks["long"], "--tail=-1").stdout
+        assert long.startswith("[oxiray] the first ") and long.endswith("last words of long\n") and len(long) < 66_000
+        well = home.oxiray("logs", "task", tasks["well"])
+        assert well.stdout == "" and "nothing is kept" in well.stderr, well
+        assert all(path.stat().st_mode & 0o777 == 0o600 for path in folder.glob("failed-*"))
+    finally:
+        home.oxiray("stop")
+
+
+def test_a_member_cannot_be_started_to_keep_logs_at_the_head(tmp_path: Path) -> None:
+    done = Home(tmp_path).oxiray("start", "--address=127.0.0.1:1", "--keep-logs-at-head")
+    assert done.returncode == 1 and "--keep-logs-at-head" in done.stderr and "--head only" in done.stderr, done
+
+
+def _session(home: Home, *, is_member: bool) -> Path:
+    """The directory of the head's session, or of the member's."""
     for found in home.folder.glob("oxiray-*/session_*/session.json"):
-        description = json.loads(found.read_text())
-        if not description["member"]:
-            return int(description["pid"])
-    raise AssertionError("there is a head")
+        if json.loads(found.read_text())["member"] == is_member:
+            return found.parent
+    raise AssertionError("there is one")
+
+
+def _pid_of_head(home: Home) -> int:
+    return int(json.loads((_session(home, is_member=False) / "session.json").read_text())["pid"])

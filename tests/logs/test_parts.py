@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -250,3 +251,197 @@ def test_few_may_follow_a_node_s_files(cluster: Callable[..., Any]) -> None:
         for one in followers:
             one.kill()
             one.communicate()
+
+
+class Follower:
+    """`oxiray logs --follow`, whose output is read as it comes."""
+
+    def __init__(self, *words: str) -> None:
+        command = [str(native_binary()), "logs", f"--address={_core.context()['address']}", "--quiet", "--follow", *words]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.lines: list[str] = []
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.append(line.removesuffix("\n"))
+
+    def hears(self, line: str) -> None:
+        wait_until(lambda: line in self.lines)
+
+    def ends(self) -> list[str]:
+        """All that was printed, once nothing more will be."""
+        try:
+            status = self.process.wait(60)
+            self.reader.join(60)
+            assert self.process.stderr is not None
+            assert status == 0, self.process.stderr.read()
+            return [line for line in self.lines if not line.startswith(":job_id:")]
+        finally:
+            self.process.kill()
+
+
+def test_an_actor_that_has_printed_nothing_is_followed_through_its_restarts(cluster: Callable[..., Any]) -> None:
+    cluster(num_cpus=1)
+
+    @ray.remote(max_restarts=1, max_task_retries=0)
+    class Speaker:
+        def pid(self) -> int:
+            return os.getpid()
+
+        def speak(self, word: str) -> None:
+            print(word, flush=True)
+
+    speaker = Speaker.remote()
+    first = ray.get(speaker.pid.remote())
+    follower = Follower("actor", speaker._actor_id.hex())
+    try:
+        ray.get(speaker.speak.remote("of the first"))
+        follower.hears("of the first")
+        os.kill(first, signal.SIGKILL)
+
+        def speaks_again() -> bool:
+            try:
+                ray.get(speaker.speak.remote("of the second"))
+            except ray.exceptions.RayActorError:
+                return False
+            return True
+
+        wait_until(speaks_again)
+        follower.hears("of the second")
+        assert follower.process.poll() is None, "the actor goes on"
+        ray.kill(speaker)
+        assert follower.ends() == ["of the first", "of the second"]
+    finally:
+        follower.process.kill()
+
+
+def test_a_task_is_followed_to_its_end_and_no_further(tmp_path: Path, cluster: Callable[..., Any]) -> None:
+    cluster(num_cpus=1)
+    gate = tmp_path / "gate"
+
+    @ray.remote(max_retries=1, retry_exceptions=True)
+    def twice(gate: Path) -> None:
+        gate.with_suffix(".begun").touch()
+        while not gate.exists():
+            time.sleep(0.01)
+        is_second = gate.with_suffix(".first").exists()
+        print("the second attempt" if is_second else "the first attempt", flush=True)
+        if not is_second:
+            gate.with_suffix(".first").touch()
+            raise ValueError("as it is the first")
+
+    @ray.remote
+    def other() -> None:
+        print("of another task", flush=True)
+
+    ref = twice.remote(gate)
+    wait_until(gate.with_suffix(".begun").exists)
+    both, first = Follower("task", task_of(ref)), Follower("task", task_of(ref), "--attempt=0")
+    try:
+        gate.touch()
+        ray.get(ref)
+        # It runs in the same process, which goes on.
+        ray.get(other.remote())
+        assert first.ends() == ["the first attempt"]
+        assert both.ends() == ["the first attempt", "the second attempt"]
+    finally:
+        both.process.kill()
+        first.process.kill()
+
+
+def test_a_running_task_s_lines_are_followed_without_those_of_the_next(cluster: Callable[..., Any]) -> None:
+    cluster(num_cpus=1)
+
+    @ray.remote
+    def speak(path: str, word: str) -> None:
+        print(f"{word} begins", flush=True)
+        while path and not Path(path).exists():
+            time.sleep(0.01)
+        print(f"{word} ends", flush=True)
+
+    path = Path(_core.context()["session"]) / "gate"
+    ref, after = speak.remote(str(path), "this"), speak.remote("", "that")
+    follower = Follower("task", task_of(ref))
+    try:
+        follower.hears("this begins")
+        path.touch()
+        ray.get([ref, after])
+        assert follower.ends() == ["this begins", "this ends"]
+    finally:
+        follower.process.kill()
+
+
+def test_a_job_s_new_workers_are_followed_until_it_ends(cluster: Callable[..., Any]) -> None:
+    cluster(num_cpus=2)
+    text = """
+import ray, sys
+ray.init(address=sys.argv[1], log_to_driver=False)
+@ray.remote
+class Speaker:
+    def speak(self, word): print(word, flush=True)
+print(ray.get_runtime_context().get_job_id(), flush=True)
+speakers = []
+for word in sys.stdin:
+    speakers.append(Speaker.options(num_cpus=0).remote())
+    ray.get(speakers[-1].speak.remote(word.strip()))
+    print("spoken", flush=True)
+"""
+    command = [sys.executable, "-c", text, _core.context()["address"]]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as driver:
+        assert driver.stdin is not None and driver.stdout is not None
+        follower = Follower("job", driver.stdout.readline().strip())
+        try:
+            for word in ("one", "two", "three"):
+                driver.stdin.write(f"{word}\n")
+                driver.stdin.flush()
+                assert driver.stdout.readline() == "spoken\n"
+                follower.hears(word)
+            driver.stdin.close()
+            assert follower.ends() == ["one", "two", "three"]
+        finally:
+            follower.process.kill()
+            driver.kill()
+
+
+def test_who_printed_nothing_and_has_ended_is_not_followed(cluster: Callable[..., Any]) -> None:
+    cluster(num_cpus=1)
+
+    @ray.remote
+    def quiet() -> None: ...
+
+    ref = quiet.remote()
+    ray.get(ref)
+    done = oxiray("task", task_of(ref), "--follow")
+    assert done.returncode == 0 and "nothing that task" in done.stderr, done
+    done = oxiray("actor", "0" * 32, "--follow")
+    assert done.returncode == 1 and "nothing is kept" in done.stderr, done
+
+
+def test_lines_are_given_as_often_and_in_the_encoding_that_is_said(cluster: Callable[..., Any]) -> None:
+    cluster(num_cpus=1)
+
+    @ray.remote
+    def speak() -> None:
+        os.write(1, b"a\xff\xe4\n")
+
+    ref = speak.remote()
+    ray.get(ref)
+    task = task_of(ref)
+    assert log(task_id=task, errors="replace") == "a\ufffd\ufffd\n"
+    assert log(task_id=task, encoding="latin-1") == "a\xff\xe4\n"
+    assert b"".join(get_log(task_id=task, encoding=None)) == b"a\xff\xe4\n"
+    with pytest.raises(UnicodeDecodeError):
+        log(task_id=task)
+    with pytest.raises(ValueError, match="follow is False"):
+        log(task_id=task, _interval=1.0)
+    assert log(task_id=task, follow=True, _interval=0.1, errors="ignore") == "a\n"
+    assert oxiray("task", task, "--encoding=latin-1").stdout == "a\xff\xe4\n"
+    assert oxiray("task", task, "--encoding=utf-8", "--encoding-errors=backslashreplace").stdout == "a\\xff\\xe4\n"
+    strict = oxiray("task", task, "--encoding=utf-8")
+    assert strict.returncode == 1 and "is not utf-8" in strict.stderr, strict
+    unknown = oxiray("task", task, "--encoding=utf-16")
+    assert unknown.returncode == 2 and "get_log(encoding=...)" in unknown.stderr, unknown
+    assert oxiray("task", task, "--interval=1").returncode == 2

@@ -260,6 +260,10 @@ pub(crate) struct HeadOptions {
     pub(crate) scheduling: SchedulingOptions,
     #[command(flatten)]
     pub(crate) dashboard: DashboardOptions,
+    /// With --head: keeps the last 64 KiB that each failed task printed on another node on the head's disk, so that
+    /// `oxiray logs task ID` prints it when that node is gone.
+    #[arg(long)]
+    pub(crate) keep_logs_at_head: bool,
 }
 
 #[derive(Debug, Clone, Args)]

@@ -1,5 +1,6 @@
 //! `oxiray logs`: files of logs, of a cluster that runs or of a session that has ended.
 
+use self::decoding::{Decoder, Encoding, OnError};
 use crate::visit::{self, ANSWER_LIMIT};
 use crate::{identifiers, say};
 use anyhow::{Context as _, anyhow, bail};
@@ -7,22 +8,19 @@ use clap::Args;
 use oxiray_ids::{ActorId, JobId, NodeId, TaskId, WorkerId};
 use oxiray_logs::Archive;
 use oxiray_visitor::{Visitor, json, session};
-use oxiray_wire::message::{
-    DaemonToVisitor, Failure, ListedLog, LogAction, LogAnswer, LogPart, LogQuery, LogSelector, StateQuery,
-};
+use oxiray_wire::message::{Failure, ListedLog, LogAction, LogAnswer, LogPart, LogQuery, LogSelector, StateQuery};
 use oxiray_wire::session::LOGS;
 use oxiray_wire::state::StateKind;
 use serde_json::{Value as Json, json};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+mod decoding;
+mod follow;
 
 /// How many of the last lines are printed where nothing is said: as in Ray.
 const TAIL_LINES: i64 = 1000;
-/// The most files that are followed at once.
-const FOLLOWED_MAX: usize = 32;
-/// How long a node may keep silent about a file that is followed.
-const FOLLOW_LIMIT: Duration = Duration::from_secs(60);
 
 const HELP: &str = "What is printed:
   oxiray logs                 the names of all log files of this machine's node
@@ -47,12 +45,9 @@ pub(crate) struct LogsOptions {
     /// Which attempt of the task, counted from 0; the default is all of them.
     #[arg(long, short, visible_alias = "attempt-number")]
     attempt: Option<u32>,
-    /// Keeps printing new lines until the process has ended.
+    /// Keeps printing new lines, also those of later processes and attempts, until the actor, task, worker or job has ended.
     #[arg(long, short)]
     follow: bool,
-    /// How many of the last lines to print; -1 prints all.
-    #[arg(long, default_value_t = TAIL_LINES, allow_negative_numbers = true)]
-    tail: i64,
     /// Prints standard error instead of standard output.
     #[arg(long)]
     err: bool,
@@ -68,9 +63,8 @@ pub(crate) struct LogsOptions {
     /// A session that has ended, by its name; the logs of the last ones are kept.
     #[arg(long, conflicts_with_all = ["node", "node_ip", "address"])]
     session: Option<String>,
-    /// Does not print the names of files between their contents.
-    #[arg(long, short)]
-    quiet: bool,
+    #[command(flatten)]
+    printing: PrintingOptions,
     /// How many seconds a node may take to answer.
     #[arg(long, value_name = "SECONDS", default_value_t = ANSWER_LIMIT.as_secs_f64())]
     timeout: f64,
@@ -82,12 +76,51 @@ pub(crate) struct LogsOptions {
     address: Option<String>,
 }
 
+/// How lines are printed.
+#[derive(Debug, Args)]
+struct PrintingOptions {
+    /// How many of the last lines to print; -1 prints all.
+    #[arg(long, default_value_t = TAIL_LINES, allow_negative_numbers = true)]
+    tail: i64,
+    /// With --follow: prints new lines of a file at most once in so many seconds; the default is at once.
+    #[arg(long, value_name = "SECONDS", requires = "follow", value_parser = seconds)]
+    interval: Option<f64>,
+    /// The encoding of the files: utf-8, ascii or latin-1. Without it bytes are printed as they are.
+    #[arg(long, value_name = "NAME", value_parser = Encoding::read)]
+    encoding: Option<Encoding>,
+    /// With --encoding: what happens with bytes that are not valid in it. The default is `strict`, with which the command fails.
+    #[arg(long, value_name = "HOW", requires = "encoding")]
+    encoding_errors: Option<OnError>,
+    /// Does not print the names of files between their contents.
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+impl LogsOptions {
+    fn decoder(&self) -> Option<Decoder> {
+        self.printing
+            .encoding
+            .map(|encoding| Decoder::new(encoding, self.printing.encoding_errors.unwrap_or(OnError::Strict)))
+    }
+
+    fn names_node(&self) -> bool {
+        self.node.is_some() || self.node_ip.is_some()
+    }
+}
+
 /// Whose logs are meant.
 #[derive(Debug, PartialEq, Eq)]
 enum Subject {
     Files(String),
     Of(Box<LogSelector>),
     Submitted(String),
+}
+
+impl Subject {
+    /// Whether it may print into files that there are not yet.
+    fn is_followed(&self) -> bool {
+        !matches!(self, Self::Files(_))
+    }
 }
 
 /// Where they are read.
@@ -117,16 +150,18 @@ impl Source {
         }
     }
 
-    /// All files on a node that fit.
-    fn list(&mut self, node: Option<NodeId>, wanted: &LogSelector) -> anyhow::Result<Vec<ListedLog>> {
+    /// All files on a node that fit, and the mark of that list as it was at first.
+    fn list(&mut self, node: Option<NodeId>, wanted: &LogSelector) -> anyhow::Result<(Vec<ListedLog>, u64)> {
         let mut files: Vec<ListedLog> = Vec::new();
+        let mut mark = None;
         loop {
             let file = files.last().map_or_else(String::new, |last| last.name.clone());
             let wanted = Some(wanted.clone());
             let told = self.ask(LogQuery { action: LogAction::List, node, wanted, file, ..LogQuery::default() })?;
             files.extend(told.files);
+            let first = *mark.get_or_insert(told.mark);
             if !told.more {
-                return Ok(files);
+                return Ok((files, first));
             }
         }
     }
@@ -156,9 +191,12 @@ fn show(options: &LogsOptions, source: &mut Source, nodes: &[Option<NodeId>]) ->
     let wanted = LogSelector { since_ms: since_ms(options.since), ..wanted };
     // The head's machine has the files of submitted jobs.
     let nodes = if matches!(subject, Subject::Submitted(_)) { &[None] } else { nodes };
+    if options.follow && !options.json && options.session.is_none() && subject.is_followed() {
+        return follow::run(options, source, (&subject, &wanted), nodes);
+    }
     let mut found = Vec::new();
     for node in nodes {
-        let files = source.list(*node, &wanted)?.into_iter();
+        let files = source.list(*node, &wanted)?.0.into_iter();
         found.extend(files.flat_map(|file| parts(*node, file)));
     }
     found.sort_by_key(|found| found.part.as_ref().map(|part| (part.attempt, part.from)));
@@ -169,6 +207,10 @@ fn show(options: &LogsOptions, source: &mut Source, nodes: &[Option<NodeId>]) ->
     match &subject {
         Subject::Files(glob) if !matches!(&found[..], [one] if one.file.name == *glob) => names(&found, glob),
         _ if found.is_empty() => nothing(options, &wanted),
+        // Whose name is exactly that.
+        Subject::Files(_) if options.follow && options.session.is_none() => {
+            follow::run(options, source, (&subject, &wanted), nodes)
+        }
         _ => print(options, source, &found),
     }
 }
@@ -209,19 +251,15 @@ fn nothing(options: &LogsOptions, wanted: &LogSelector) -> anyhow::Result<()> {
 }
 
 fn print(options: &LogsOptions, source: &mut Source, found: &[Found]) -> anyhow::Result<()> {
-    let mut ends = Vec::with_capacity(found.len());
     for (index, one) in found.iter().enumerate() {
-        if found.len() > 1 && !options.quiet {
+        if found.len() > 1 && !options.printing.quiet {
             head(one, index > 0)?;
         }
-        ends.push(print_one(source, one, options.tail)?);
+        let mut decoder = options.decoder();
+        print_one(source, one, options.printing.tail, &mut decoder)?;
+        write_decoded(&mut decoder, &[], true)?;
     }
-    match source {
-        Source::Cluster(visitor, _) if options.follow => {
-            follow(visitor, found, &ends, found.len() > 1 && !options.quiet)
-        }
-        Source::Cluster(..) | Source::Ended(_) => Ok(()),
-    }
+    Ok(())
 }
 
 /// Which file follows, as `tail` says it.
@@ -236,12 +274,11 @@ fn head(one: &Found, is_further: bool) -> anyhow::Result<()> {
 }
 
 /// Prints the last lines; returns where they end.
-fn print_one(source: &mut Source, one: &Found, tail: i64) -> anyhow::Result<u64> {
+fn print_one(source: &mut Source, one: &Found, tail: i64, decoder: &mut Option<Decoder>) -> anyhow::Result<u64> {
     let limit = one.part.as_ref().map_or(one.file.end, |part| part.to.unwrap_or(one.file.end));
-    let begin = one.part.as_ref().map_or(0, |part| part.from);
+    let begin = one.part.as_ref().map_or(one.file.begin, |part| part.from);
     let mut tail = u64::try_from(tail).ok();
     let mut offset = begin;
-    let mut out = std::io::stdout().lock();
     loop {
         let query = LogQuery {
             action: LogAction::Read,
@@ -253,66 +290,29 @@ fn print_one(source: &mut Source, one: &Found, tail: i64) -> anyhow::Result<u64>
             ..LogQuery::default()
         };
         let told = source.ask(query)?;
-        out.write_all(&told.bytes)?;
+        write_decoded(decoder, &told.bytes, false)?;
         offset = told.offset + told.bytes.len() as u64;
         if told.bytes.is_empty() || offset >= limit {
-            out.flush()?;
             return Ok(offset.max(begin));
         }
     }
 }
 
-/// Prints what comes to be in the files, until nothing more will.
-fn follow(visitor: &mut Visitor, found: &[Found], ends: &[u64], names: bool) -> anyhow::Result<()> {
-    if found.len() > FOLLOWED_MAX {
-        bail!(
-            "{} files are meant, and at most {FOLLOWED_MAX} can be followed at once: say more exactly which",
-            found.len()
-        );
-    }
-    let query = |index: usize, offset: u64| LogQuery {
-        request: FIRST_FOLLOWED + index as u64,
-        action: LogAction::Follow,
-        node: found[index].node,
-        file: found[index].file.name.clone(),
-        offset,
-        limit: found[index].part.as_ref().and_then(|part| part.to),
-        ..LogQuery::default()
-    };
-    for (index, offset) in ends.iter().enumerate() {
-        visitor.send(query(index, *offset))?;
-    }
-    let (mut left, mut last) = (found.len(), None);
-    while left > 0 {
-        let told = visitor.next(Instant::now() + FOLLOW_LIMIT)?;
-        let told = match told.context("the node says nothing more of its logs")? {
-            DaemonToVisitor::LogAnswer(told) => told,
-            DaemonToVisitor::Refused(said) => bail!("{}", said.text),
-            _ => continue,
-        };
-        if let Some(Failure { text, .. }) = told.failure {
-            bail!(text);
-        }
-        let Some(index) = told.request.checked_sub(FIRST_FOLLOWED).map(|index| index as usize) else { continue };
-        if !told.bytes.is_empty() {
-            if names && last.replace(index) != Some(index) {
-                head(&found[index], true)?;
+/// Prints a piece of a file, and what is left of it where it is the last one.
+fn write_decoded(decoder: &mut Option<Decoder>, bytes: &[u8], is_last: bool) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    match decoder {
+        None => out.write_all(bytes)?,
+        Some(decoder) => {
+            out.write_all(decoder.text(bytes)?.as_bytes())?;
+            if is_last {
+                out.write_all(decoder.finish()?.as_bytes())?;
             }
-            let mut out = std::io::stdout().lock();
-            out.write_all(&told.bytes)?;
-            out.flush()?;
-        }
-        if told.is_over {
-            left -= 1;
-        } else {
-            visitor.send(query(index, told.offset + told.bytes.len() as u64))?;
         }
     }
+    out.flush()?;
     Ok(())
 }
-
-/// The numbers of questions that stay open; those of a visitor's own count from 1.
-const FIRST_FOLLOWED: u64 = 1 << 32;
 
 fn subject(options: &LogsOptions) -> anyhow::Result<Subject> {
     let words: Vec<&str> = options.words.iter().map(String::as_str).collect();
@@ -418,6 +418,15 @@ fn ended_session(name: &str) -> anyhow::Result<PathBuf> {
 fn since_ms(since: Option<Duration>) -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     since.map_or(0, |since| now.saturating_sub(since).as_millis() as u64)
+}
+
+/// A number of seconds that is a time.
+fn seconds(text: &str) -> Result<f64, String> {
+    let read = text
+        .parse()
+        .ok()
+        .filter(|seconds| Duration::try_from_secs_f64(*seconds).is_ok_and(|time| time.as_secs() < 86_400));
+    read.ok_or_else(|| format!("`{text}` is no number of seconds such as 0.5, and less than a day"))
 }
 
 /// A number with its unit.

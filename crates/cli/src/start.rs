@@ -79,7 +79,12 @@ fn head_config(options: &StartOptions, is_first: bool) -> anyhow::Result<HeadCon
         dashboard: dashboard::config(options, |name| std::env::var(name).ok())?,
         history: dashboard::history(options)?,
         spans: dashboard::spans(options)?,
+        keeps_logs: options.of_head.keep_logs_at_head,
     })
+}
+
+fn says_what_is_kept(options: &StartOptions) -> bool {
+    options.keep_cluster || options.authority_file.is_some() || options.of_head.keep_logs_at_head
 }
 
 fn config(options: &StartOptions) -> anyhow::Result<Config> {
@@ -92,8 +97,10 @@ fn config(options: &StartOptions) -> anyhow::Result<Config> {
             "--store is of use with --head, and --standby with both: where a head keeps what must outlive it, and who waits to go on with that"
         );
     }
-    if (options.keep_cluster || options.authority_file.is_some()) && !options.head {
-        bail!("--keep-cluster and --authority-file are of use with --head only: they are about what the head keeps");
+    if says_what_is_kept(options) && !options.head {
+        bail!(
+            "--keep-cluster, --keep-logs-at-head and --authority-file are of use with --head only: they say what it keeps"
+        );
     }
     if options.authority_file.is_some() && options.port.is_none() {
         bail!("--authority-file is of use with --port only: without a port no other machine comes");

@@ -159,13 +159,14 @@ fn prints_begin<L: Language>(language: &mut L, task: TaskId, attempt: u32) {
     }
 }
 
-/// What is printed from here on is no more of this attempt; where the process leaves with it, what is printed until then is.
-fn prints_end<L: Language>(language: &mut L, task: TaskId, attempt: u32, leaves: bool) {
+/// What is printed from here on is no more of this attempt; where the process leaves with it, what is printed until then is,
+/// unless that it failed is to be said.
+fn prints_end<L: Language>(language: &mut L, task: TaskId, attempt: u32, leaves: bool, has_failed: bool) {
     if oxiray_runtime::has_prints(task, attempt) {
         language.flush_output();
     }
-    if !leaves {
-        oxiray_runtime::end_prints(task, attempt);
+    if !leaves || has_failed {
+        oxiray_runtime::end_prints(task, attempt, has_failed);
     }
 }
 
@@ -184,7 +185,7 @@ fn run<L: Language>(language: &mut L, mut call: UnderWay<L::Own>, outcome: &mut 
         match settle(language, attempted, returned, outcome, borrowing::end) {
             Settled::Over(over) => return Ended::Over(over),
             Settled::Again(again) => {
-                prints_end(language, again.task(), again.call.attempt - 1, false);
+                prints_end(language, again.task(), again.call.attempt - 1, false, true);
                 prints_begin(language, again.task(), again.call.attempt);
                 call = again;
             }
@@ -209,7 +210,7 @@ pub fn complete<L: Language>(
         Settled::Left => Ended::Left,
     };
     let leaves = outcome.retiring || matches!(ended, Ended::Left);
-    prints_end(language, task, last_attempt(&ended, attempt), leaves);
+    prints_end(language, task, last_attempt(&ended, attempt), leaves, !outcome.error_text.is_empty());
     language.end(leaves);
     if let Ended::Over(over) = ended {
         language.runtime().reply(over.ticket, outcome);
@@ -253,7 +254,7 @@ pub fn attend<L: Language>(language: &mut L, group: Option<&str>) -> Result<(), 
         let ended = run(language, UnderWay::new(ticket, call, own), &mut outcome);
         let leaves = outcome.retiring || matches!(ended, Ended::Left);
         if !matches!(ended, Ended::HandedOn) {
-            prints_end(language, task, last_attempt(&ended, attempt), leaves);
+            prints_end(language, task, last_attempt(&ended, attempt), leaves, !outcome.error_text.is_empty());
         }
         language.end(leaves);
         match ended {

@@ -189,6 +189,11 @@ async fn send_all(site: &Site, found: &[Found], manner: Manner, to: &Sender<Byte
             offset: one.begin(),
             limit: Some(now),
             tail: manner.lines,
+            wanted: one.part.as_ref().map(|part| LogSelector {
+                task: Some(part.task),
+                attempt: Some(part.attempt),
+                ..LogSelector::default()
+            }),
             ..LogQuery::default()
         };
         // The newest is what more is written to.

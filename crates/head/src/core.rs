@@ -304,6 +304,16 @@ impl Core {
         }
     }
 
+    /// Whether others are awaited who have yet to come back to this head.
+    pub fn is_resuming(&self) -> bool {
+        self.head().is_some_and(HeadCore::is_resuming)
+    }
+
+    /// The driver of a job, where it is there and shows what its workers print.
+    pub fn driver_shown_logs(&self, job: JobId) -> Option<Key> {
+        self.head()?.driver_shown_logs(job)
+    }
+
     /// The job that a process works for: a driver, or a worker that was given to a job.
     pub fn job_of_process(&self, key: Key) -> Option<JobId> {
         match &self.role {

@@ -1,13 +1,17 @@
 //! What is kept, and how it is read.
 
+use crate::failed::{FailedName, FailedPart, TAIL_BYTES_MAX};
 use crate::glob;
 use crate::index;
 use crate::names::FileName;
 use crate::parts::{Part, Parts};
-use oxiray_ids::ActorId;
-use oxiray_wire::message::{FailureCode, ListedLog, LogAction, LogAnswer, LogPart, LogQuery, LogSelector};
+use oxiray_ids::{ActorId, TaskId};
+use oxiray_wire::message::{
+    FailedTaskLog, FailureCode, ListedLog, LogAction, LogAnswer, LogPart, LogQuery, LogSelector,
+};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
@@ -81,6 +85,8 @@ pub struct Archive {
     pub(crate) parts: Parts,
     /// Nothing is written to any file there any more.
     is_over: bool,
+    /// How often a worker's file or a part of one was begun, was over or was removed.
+    pub(crate) changes: u64,
 }
 
 impl Archive {
@@ -96,12 +102,24 @@ impl Archive {
         // One that the index does not know yet.
         names.extend(entries(directory).filter_map(|(name, _)| FileName::read(&name)));
         let known = names.into_iter().filter_map(|name| Some((name, found(directory, &name, rows.get(&name))?)));
-        Self { directory: directory.to_owned(), files: known.collect(), parts: Parts::in_files(), is_over: false }
+        Self {
+            directory: directory.to_owned(),
+            files: known.collect(),
+            parts: Parts::in_files(),
+            is_over: false,
+            changes: 0,
+        }
     }
 
     /// That of a session that begins.
     pub(crate) fn new(directory: &Path) -> Self {
-        Self { directory: directory.to_owned(), files: BTreeMap::new(), parts: Parts::default(), is_over: false }
+        Self {
+            directory: directory.to_owned(),
+            files: BTreeMap::new(),
+            parts: Parts::default(),
+            is_over: false,
+            changes: 0,
+        }
     }
 
     /// Answers a question; nothing where it is to wait for more to be written.
@@ -110,6 +128,10 @@ impl Archive {
             LogAction::List => Ok(Some(self.list(asked))),
             LogAction::Read => self.read(asked).map(Some),
             LogAction::Follow => self.read(asked).map(|told| (!told.bytes.is_empty() || told.is_over).then_some(told)),
+            LogAction::Watch => {
+                let mark = self.mark(&asked.wanted.clone().unwrap_or_default());
+                Ok((mark != asked.mark).then(|| LogAnswer { mark, ..LogAnswer::default() }))
+            }
         };
         let told = match answered {
             Ok(told) => told?,
@@ -129,11 +151,36 @@ impl Archive {
             .chain(self.others().filter(|_| is_for_others(&wanted)))
             .filter(|file| file.name > asked.file && glob::fits(&wanted.glob, &file.name))
             .filter_map(|file| with_parts(file, parts.as_deref()))
+            .chain(self.of_failed(&wanted).filter(|file| file.name > asked.file))
             .collect();
         found.sort_by(|one, other| one.name.cmp(&other.name));
         let more = found.len() > FILES_MAX;
         found.truncate(FILES_MAX);
-        LogAnswer { files: found, more, ..LogAnswer::default() }
+        LogAnswer { files: found, more, mark: self.mark(&wanted), ..LogAnswer::default() }
+    }
+
+    /// Changes when what is listed does; files that are no worker's are looked for on the disk.
+    fn mark(&self, wanted: &LogSelector) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        if let Some(task) = wanted.task {
+            self.parts.recent(task, wanted.attempt).hash(&mut hasher);
+            return hasher.finish();
+        }
+        for (name, file) in &self.files {
+            if file.end() > 0 && is_of(wanted, name, file) && glob::fits(&wanted.glob, &name.to_string()) {
+                (name, file.ended_ms.is_some()).hash(&mut hasher);
+            }
+        }
+        let others = self.others().filter(|_| is_for_others(wanted)).map(|other| other.name);
+        let mut others: Vec<String> = others.filter(|name| glob::fits(&wanted.glob, name)).collect();
+        others.sort_unstable();
+        others.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// How often what there is of workers changed: as long as that is the same, so is every mark of lists of it.
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// What is there besides the files of workers.
@@ -149,6 +196,31 @@ impl Archive {
         })
     }
 
+    /// What is kept of a task that failed on other nodes.
+    fn of_failed(&self, wanted: &LogSelector) -> impl Iterator<Item = ListedLog> {
+        let (task, attempt, error) = (wanted.task, wanted.attempt, wanted.error);
+        let others = task.into_iter().flat_map(|_| self.others());
+        others.filter_map(move |other| {
+            let name = FailedName::read(&other.name).filter(|name| Some(name.task) == task)?;
+            let is_meant = attempt.is_none_or(|attempt| attempt == name.attempt)
+                && error.is_none_or(|error| error == name.is_error);
+            let FailedName { task, attempt, is_error, is_shared, .. } = name;
+            let part = LogPart { task, attempt, from: 0, to: Some(other.end), shared: is_shared };
+            is_meant.then(|| ListedLog { error: is_error, job: Some(task.job()), parts: vec![part], ..other })
+        })
+    }
+
+    /// What a failed attempt printed last.
+    pub fn tail_of_failed(&self, FailedPart(part): &FailedPart) -> Option<FailedTaskLog> {
+        let file = self.opened(&part.file.to_string())?;
+        let to = part.to?.min(file.end);
+        let from = part.from.max(to.saturating_sub(TAIL_BYTES_MAX)).max(file.begin);
+        let bytes = file.piece(from, to).ok().filter(|bytes| !bytes.is_empty())?;
+        let oxiray_wire::labels::Span { task, attempt, shared } = part.span;
+        let cut = from.saturating_sub(part.from);
+        Some(FailedTaskLog { task, attempt, error: part.file.is_error, shared, bytes: bytes.into(), cut })
+    }
+
     fn read(&self, asked: &LogQuery) -> Result<LogAnswer, oxiray_wire::message::Failure> {
         let unknown = || {
             let text =
@@ -156,7 +228,8 @@ impl Archive {
             FailureCode::NotFound.because(text)
         };
         let file = self.opened(&asked.file).ok_or_else(unknown)?;
-        let end = file.end.min(asked.limit.unwrap_or(u64::MAX));
+        let limit = self.limit(asked).map_err(|text| FailureCode::NotFound.because(text))?;
+        let end = file.end.min(limit.unwrap_or(u64::MAX));
         let unreadable =
             |error: io::Error| FailureCode::Unreadable.because(format!("{} cannot be read: {error}", asked.file));
         let mut offset = asked.offset.clamp(file.begin, end.max(file.begin));
@@ -164,9 +237,31 @@ impl Archive {
             offset = file.begin_of_tail(offset, end, lines).map_err(unreadable)?;
         }
         let bytes = file.piece(offset, end).map_err(unreadable)?;
-        let is_limited = asked.limit.is_some_and(|limit| offset + bytes.len() as u64 >= limit);
+        let is_limited = limit.is_some_and(|limit| offset + bytes.len() as u64 >= limit);
         let is_over = is_limited || (file.is_over && offset + bytes.len() as u64 >= file.end);
         Ok(LogAnswer { bytes: bytes.into(), offset, end: file.end, is_over, ..LogAnswer::default() })
+    }
+
+    /// Up to where a file is to be read: to the end of what an attempt printed, where that is followed and over.
+    fn limit(&self, asked: &LogQuery) -> Result<Option<u64>, String> {
+        let wanted = asked.wanted.as_ref().and_then(|wanted| Some((wanted.task?, wanted.attempt?)));
+        let (LogAction::Follow, None, Some((task, attempt))) = (asked.action, asked.limit, wanted) else {
+            return Ok(asked.limit);
+        };
+        let Some(file) = FileName::read(&asked.file) else { return Ok(None) };
+        self.part_at(task, attempt, file, asked.offset)
+            .map(|part| part.to)
+            .ok_or_else(|| format!("attempt {attempt} of task {task} printed nothing there to `{file}` that is kept"))
+    }
+
+    /// The part of a file that an attempt printed which begins at or before that byte.
+    fn part_at(&self, task: TaskId, attempt: u32, file: FileName, at: u64) -> Option<Part> {
+        let last = |parts: Vec<Part>| {
+            let own = parts.into_iter().filter(|part| part.file == file && part.from <= at);
+            own.max_by_key(|part| part.from)
+        };
+        let recent = last(self.parts.recent(task, Some(attempt)));
+        recent.or_else(|| last(self.parts.of(&self.directory, task, Some(attempt))))
     }
 
     /// FILES-5.
@@ -246,8 +341,8 @@ fn is_of(wanted: &LogSelector, name: &FileName, file: &KeptFile) -> bool {
         && file.ended_ms.is_none_or(|_| file.written_ms >= wanted.since_ms)
 }
 
-/// Whether files that are no worker's may be meant.
-fn is_for_others(wanted: &LogSelector) -> bool {
+/// Whether files that are no worker's may be meant: others than this process write them.
+pub fn is_for_others(wanted: &LogSelector) -> bool {
     let LogSelector { glob: _, job, actor, task, attempt: _, pid, worker, error, since_ms } = wanted;
     job.is_none()
         && actor.is_none()

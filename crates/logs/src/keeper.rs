@@ -1,13 +1,16 @@
 //! What is printed is kept.
 
+use crate::FailedPart;
 use crate::archive::{Archive, KeptFile, Segment, segment_path};
 use crate::index::{Index, Row};
 use crate::limits::{Cut, Held, LogLimits, cuts};
 use crate::names::FileName;
+use crate::parts::Part;
 use bytes::Bytes;
 use oxiray_ids::{ActorId, JobId, WorkerId};
 use oxiray_wire::labels::Span;
 use rustix::io::Errno;
+use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -32,6 +35,8 @@ pub enum Printed {
     Begins(Span),
     /// A call is over.
     Ends(Span),
+    /// A call is over, and failed.
+    Fails(Span),
 }
 
 /// What could not be written: the first time, and how often by the end.
@@ -62,6 +67,8 @@ pub struct Keeper {
     /// A descriptor that is given up for a file where there are none left.
     spare: Option<File>,
     since: Since,
+    /// What failed calls printed, since that was asked for.
+    failed: VecDeque<FailedPart>,
     trouble: Option<Trouble>,
     is_told: bool,
 }
@@ -77,6 +84,7 @@ impl Keeper {
             open: None,
             spare: File::open("/dev/null").ok(),
             since: Since::default(),
+            failed: VecDeque::new(),
             trouble: None,
             is_told: false,
         }
@@ -95,6 +103,7 @@ impl Keeper {
             since.files += 1;
             KeptFile::begun(now_ms)
         });
+        self.archive.changes += u64::from(file.ended_ms.is_some());
         // One worker may work for a job twice.
         (file.ended_ms, file.written_ms) = (None, now_ms);
         if missed > 0 {
@@ -106,6 +115,7 @@ impl Keeper {
         let written = self.arranged(&name, pieces);
         self.write(name, &written);
         let Some(file) = self.archive.files.get(&name) else { return };
+        self.archive.changes += u64::from((is_new && file.end() > 0) || actor != file.actor);
         if file.segments.back().is_some_and(|segment| segment.bytes >= self.limits.file_bytes) {
             self.set_aside(name);
         } else if file.end() > 0 && (is_new || (label.is_empty() && label != file.label) || actor != file.actor) {
@@ -115,7 +125,7 @@ impl Keeper {
 
     /// What is to be written, once it is noted where calls begin and end in it.
     fn arranged(&mut self, name: &FileName, pieces: &[Printed]) -> Vec<u8> {
-        let Archive { files, parts, .. } = &mut self.archive;
+        let Self { archive: Archive { files, parts, changes, .. }, failed, .. } = self;
         let Some(file) = files.get_mut(name) else { return Vec::new() };
         let (end, is_empty) = (file.end(), file.segments.back().is_none_or(|segment| segment.bytes == 0));
         let mut text = Vec::new();
@@ -129,7 +139,7 @@ impl Keeper {
                     if file.lost > 0 {
                         text.extend_from_slice(gap(file).as_bytes());
                     }
-                    parts.written(name, end + text.len() as u64);
+                    *changes += u64::from(parts.written(name, end + text.len() as u64));
                     text.extend_from_slice(lines);
                     if !label.is_empty() {
                         label.clone_into(&mut file.label);
@@ -139,7 +149,12 @@ impl Keeper {
                     file.actor = file.actor.or_else(|| Some(span.task.actor()).filter(is_actor));
                     parts.begin(*name, *span);
                 }
-                Printed::Ends(span) => parts.end(*name, *span, end + text.len() as u64),
+                Printed::Ends(span) | Printed::Fails(span) => {
+                    let part = parts.end(*name, *span, end + text.len() as u64);
+                    let has_failed = matches!(piece, Printed::Fails(_));
+                    note_failed(failed, part.filter(|_| has_failed));
+                    *changes += 1;
+                }
             }
         }
         text
@@ -237,8 +252,9 @@ impl Keeper {
         }
     }
 
-    /// A worker's processes are gone. Returns the file that tells how they ended.
-    pub fn end(&mut self, worker: WorkerId, now_ms: u64) -> Option<PathBuf> {
+    /// A worker's processes are gone, in the way in which they were asked to end or in another, with which its calls failed.
+    /// Returns the file that tells how they ended.
+    pub fn end(&mut self, worker: WorkerId, as_asked: bool, now_ms: u64) -> Option<PathBuf> {
         let first = FileName { worker, job: JobId::new([0; 4]), pid: 0, is_error: false };
         let own = self.archive.files.range(first..).map(|(name, _)| *name).take_while(|name| name.worker == worker);
         let own: Vec<FileName> = own.collect();
@@ -246,8 +262,12 @@ impl Keeper {
             let Some(file) = self.archive.files.get_mut(name) else { continue };
             if file.ended_ms.is_none() {
                 file.ended_ms = Some(now_ms);
+                self.archive.changes += 1;
                 let end = file.end();
-                self.archive.parts.end_all(name, end);
+                let parts = self.archive.parts.end_all(name, end);
+                for part in parts.into_iter().filter(|_| !as_asked) {
+                    note_failed(&mut self.failed, Some(part));
+                }
                 if end == 0 {
                     self.archive.files.remove(name);
                 } else {
@@ -293,6 +313,7 @@ impl Keeper {
 
     fn remove(&mut self, name: FileName) {
         let Some(file) = self.archive.files.remove(&name) else { return };
+        self.archive.changes += 1;
         for back in 0..file.segments.len() {
             let _ = fs::remove_file(segment_path(&self.archive.directory, &name, back));
         }
@@ -311,6 +332,11 @@ impl Keeper {
         }
         file.segments.drain(..file.segments.len() - 1);
         self.note(&name);
+    }
+
+    /// What failed calls printed since the last time, the last ones at most.
+    pub fn take_failed(&mut self) -> VecDeque<FailedPart> {
+        std::mem::take(&mut self.failed)
     }
 
     fn save(&mut self) {
@@ -336,6 +362,16 @@ impl Keeper {
     /// All that went wrong, at the end.
     pub fn trouble(&self) -> Option<&Trouble> {
         self.trouble.as_ref()
+    }
+}
+
+/// So many are remembered at most until it is asked.
+const FAILED_MAX: usize = 64;
+
+fn note_failed(failed: &mut VecDeque<FailedPart>, part: Option<Part>) {
+    failed.extend(part.map(FailedPart));
+    while failed.len() > FAILED_MAX {
+        failed.pop_front();
     }
 }
 

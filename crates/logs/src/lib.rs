@@ -6,6 +6,7 @@
 //!   worker-….out.1, .2, …                   what was set aside of it when it was full, the latest first
 //!   index.jsonl                             a line for each worker's file; of several for one, the last counts
 //!   tasks-<job>.jsonl                       which part of which file an attempt of a task printed
+//!   failed-<task>-<attempt>-<node>.out      what an attempt printed last that failed on another node, where the head keeps that
 //! ```
 //!
 //! Offsets count from the first byte that was ever written to a file, so that nothing changes them when a file is set aside.
@@ -21,6 +22,7 @@
 //! ended, made from its index.
 
 mod archive;
+mod failed;
 mod glob;
 mod index;
 mod keeper;
@@ -28,7 +30,8 @@ mod limits;
 mod names;
 mod parts;
 
-pub use archive::{Archive, PIECE_BYTES_MAX};
+pub use archive::{Archive, PIECE_BYTES_MAX, is_for_others};
+pub use failed::{FailedLogs, FailedName, FailedPart, TAIL_BYTES_MAX};
 pub use keeper::{Keeper, Printed, Trouble};
 pub use limits::LogLimits;
 pub use names::FileName;

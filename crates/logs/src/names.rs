@@ -4,7 +4,7 @@ use oxiray_ids::{JobId, WorkerId};
 use std::fmt;
 
 /// What one worker prints into one of its streams for one job: the name that Ray gives to such a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileName {
     /// The worker.
     pub worker: WorkerId,

@@ -18,7 +18,7 @@ const FILE_BYTES_MAX: u64 = 32 << 20;
 const OPEN_MAX: usize = 4096;
 
 /// A part of a file that is written no more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Part {
     pub(crate) span: Span,
     pub(crate) file: FileName,
@@ -90,41 +90,46 @@ impl Parts {
         }
     }
 
-    /// Something is written to a file, from there on.
-    pub(crate) fn written(&mut self, file: &FileName, at: u64) {
+    /// Something is written to a file, from there on. Whether a call begins with it.
+    pub(crate) fn written(&mut self, file: &FileName, at: u64) -> bool {
+        let mut begins = false;
         for open in self.open.get_mut(file).into_iter().flatten() {
+            begins |= open.from.is_none();
             open.from.get_or_insert(at);
         }
+        begins
     }
 
-    pub(crate) fn end(&mut self, file: FileName, span: Span, at: u64) {
-        let Some(open) = self.open.get_mut(&file) else { return };
+    /// A call is over. Returns its part, where it printed anything.
+    pub(crate) fn end(&mut self, file: FileName, span: Span, at: u64) -> Option<Part> {
+        let open = self.open.get_mut(&file)?;
         let is_it = |one: &Open| one.span.task == span.task && one.span.attempt == span.attempt;
-        let Some(index) = open.iter().rposition(is_it) else { return };
+        let index = open.iter().rposition(is_it)?;
         let ended = open.swap_remove(index);
-        self.keep(file, ended, at);
+        self.keep(file, ended, at)
     }
 
-    /// The process that printed into a file is gone: so are the calls that it ran.
-    pub(crate) fn end_all(&mut self, file: &FileName, at: u64) {
-        for ended in self.open.remove(file).into_iter().flatten() {
-            self.keep(*file, ended, at);
-        }
+    /// The process that printed into a file is gone: so are the calls that it ran, whose parts these are.
+    pub(crate) fn end_all(&mut self, file: &FileName, at: u64) -> Vec<Part> {
+        let ended = self.open.remove(file).into_iter().flatten();
+        ended.filter_map(|ended| self.keep(*file, ended, at)).collect()
     }
 
-    fn keep(&mut self, file: FileName, Open { span, from }: Open, at: u64) {
-        let Some(from) = from.filter(|from| *from < at) else { return };
+    fn keep(&mut self, file: FileName, Open { span, from }: Open, at: u64) -> Option<Part> {
+        let from = from.filter(|from| *from < at)?;
         if self.ring.len() == PARTS_MAX {
             self.ring.pop_front();
             self.has_more = true;
         }
-        self.ring.push_back(Part { span, file, from, to: Some(at) });
+        let part = Part { span, file, from, to: Some(at) };
+        self.ring.push_back(part);
         let Span { task, attempt, shared } = span;
         let row = Row { task, attempt, file: file.to_string(), from, to: at, shared };
         let unsaved = self.unsaved.entry(task.job()).or_default();
         // A row is numbers and names, which can be written.
         let _ = serde_json::to_writer(&mut *unsaved, &row);
         unsaved.push(b'\n');
+        Some(part)
     }
 
     /// Writes what is only remembered.
@@ -147,18 +152,27 @@ impl Parts {
     /// What a task printed: all attempts, or one of them.
     pub(crate) fn of(&self, directory: &Path, task: TaskId, attempt: Option<u32>) -> Vec<Part> {
         let is_meant = |span: &Span| span.task == task && attempt.is_none_or(|attempt| span.attempt == attempt);
-        let mut found: Vec<Part> = if self.has_more {
-            let path = path(directory, task.job());
-            let rows = rows(&aside(&path), task).into_iter().chain(rows(&path, task));
-            rows.filter_map(|row| row.part()).filter(|part| is_meant(&part.span)).collect()
-        } else {
-            self.ring.iter().filter(|part| is_meant(&part.span)).copied().collect()
-        };
-        for (file, open) in &self.open {
-            let open = open.iter().filter(|one| is_meant(&one.span));
-            found.extend(open.filter_map(|one| Some(Part { span: one.span, file: *file, from: one.from?, to: None })));
+        if !self.has_more {
+            return self.recent(task, attempt);
         }
-        found
+        let path = path(directory, task.job());
+        let rows = rows(&aside(&path), task).into_iter().chain(rows(&path, task));
+        let over = rows.filter_map(|row| row.part()).filter(|part| is_meant(&part.span));
+        over.chain(self.going_on(is_meant)).collect()
+    }
+
+    /// The same of those that are remembered.
+    pub(crate) fn recent(&self, task: TaskId, attempt: Option<u32>) -> Vec<Part> {
+        let is_meant = |span: &Span| span.task == task && attempt.is_none_or(|attempt| span.attempt == attempt);
+        let over = self.ring.iter().filter(|part| is_meant(&part.span)).copied();
+        over.chain(self.going_on(is_meant)).collect()
+    }
+
+    /// Those that go on, of which something is written.
+    fn going_on(&self, is_meant: impl Fn(&Span) -> bool) -> impl Iterator<Item = Part> {
+        let open = self.open.iter().flat_map(|(file, open)| open.iter().map(move |one| (file, one)));
+        let meant = open.filter(move |(_, one)| is_meant(&one.span));
+        meant.filter_map(|(file, one)| Some(Part { span: one.span, file: *file, from: one.from?, to: None }))
     }
 }
 

@@ -156,6 +156,8 @@ pub struct HeadConfig {
     pub history: Option<String>,
     /// The collector of OpenTelemetry that calls are sent to as spans, as a URL of plain HTTP; none where it is left out.
     pub spans: Option<String>,
+    /// Whether a head keeps what tasks printed last that failed on other nodes, for when these are gone.
+    pub keeps_logs: bool,
 }
 
 /// Where a node exports its metrics.

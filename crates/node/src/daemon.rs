@@ -115,6 +115,7 @@ impl Daemon {
             self.keep_leases();
             self.look_for_head();
             self.carry_out();
+            self.tell_drivers_of_unshown();
             self.workers.logs.hand_over(self.turn.now);
             if self.core.held_back() > HELD_BACK_MAX {
                 self.await_journal();

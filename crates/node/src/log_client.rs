@@ -6,16 +6,19 @@
 //! - LOGS-2: what a worker printed is handed over before its driver is told. That a worker is gone which printed something,
 //!   and did not end as it was asked to, is told with the file's name when all of it is written, or [`LEAVING_LIMIT`] later:
 //!   a disk that hangs keeps no share.
-//! - LOGS-3: who follows a file is answered when there is more of it. At most [`FOLLOWERS_MAX`] do, each for
-//!   [`FOLLOW_LIMIT`] before it has to ask again.
+//! - LOGS-3: who follows a file is answered when there is more of it, and who watches a list of files when it is another one. At
+//!   most [`FOLLOWERS_MAX`] follow and as many watch, each for [`FOLLOW_LIMIT`] before it has to ask again. A list is not made
+//!   anew more often than each [`WATCH_PERIOD`], however fast calls begin and end.
 //! - LOGS-4: what was printed before somebody asked is in what he is told, unless LOGS-1 keeps it in its pipe.
+//! - LOGS-5: where the head keeps what failed tasks printed last, a member hands over that of [`FAILED_BURST`] attempts at once at
+//!   most, and of one more for each [`FAILED_PERIOD`]. The others' lines are in its own files alone.
 
 use crate::turn::now_ms;
-use oxiray_ids::WorkerId;
-use oxiray_logs::{FileName, Keeper, LogLimits, Printed};
+use oxiray_ids::{NodeId, WorkerId};
+use oxiray_logs::{Archive, FailedLogs, FileName, Keeper, LogLimits, Printed, is_for_others};
 use oxiray_machine::Key;
 use oxiray_threads::{LOGS, Mailbox, Post, mailbox, spawn};
-use oxiray_wire::message::{FailureCode, LogAction, LogAnswer, LogQuery};
+use oxiray_wire::message::{FailedTaskLog, FailureCode, LogAction, LogAnswer, LogQuery};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -37,10 +40,14 @@ const FINISH_LIMIT: Duration = Duration::from_secs(5);
 /// LOGS-3.
 const FOLLOWERS_MAX: usize = 64;
 const FOLLOW_LIMIT: Duration = Duration::from_secs(20);
+const WATCH_PERIOD: Duration = Duration::from_millis(100);
 /// How often files are looked at that this thread does not write, while somebody follows one.
 const OTHERS_PERIOD: Duration = Duration::from_millis(250);
 /// How often it is looked whether files are too old where nothing is printed.
 const REST_PERIOD: Duration = Duration::from_secs(600);
+/// LOGS-5.
+const FAILED_BURST: u32 = 32;
+const FAILED_PERIOD: Duration = Duration::from_millis(100);
 /// The most questions that members have not answered.
 const PASSED_MAX: usize = 4096;
 
@@ -62,7 +69,15 @@ enum Order {
     /// The worker has printed its last; which file says how it ended is told to whom it is known by that key.
     End {
         worker: WorkerId,
+        as_asked: bool,
         awaited: Option<Key>,
+    },
+    /// From here on the head keeps what failed tasks print last, or does not.
+    TellFailed(bool),
+    /// What a task of another node printed last that failed.
+    KeepFailed {
+        node: NodeId,
+        told: Box<FailedTaskLog>,
     },
     Ask {
         asker: Key,
@@ -80,7 +95,9 @@ impl Order {
         match self {
             Self::Keep { bytes, missed, .. } => *bytes > 0 || *missed > 0,
             Self::End { awaited, .. } => awaited.is_some(),
-            Self::Ask { .. } | Self::Forget { .. } | Self::Finish => true,
+            Self::Ask { .. } | Self::Forget { .. } | Self::TellFailed(_) | Self::KeepFailed { .. } | Self::Finish => {
+                true
+            }
         }
     }
 }
@@ -120,6 +137,8 @@ pub(crate) enum LogTold {
     Answer(Key, Box<LogAnswer>),
     /// Much less waits than did: pipes are read again.
     HasRoom,
+    /// A task failed that printed this, for the head.
+    Failed(Box<FailedTaskLog>),
     /// For the daemon's own log.
     Trouble(String),
 }
@@ -185,7 +204,14 @@ impl LogClient {
         let (post, told) = mailbox()?;
         let (orders, received) = channel();
         let backlog = Arc::new(Backlog::default());
-        let desk = Desk { keeper, post, backlog: Arc::clone(&backlog), followers: Vec::new() };
+        let desk = Desk {
+            keeper,
+            post,
+            backlog: Arc::clone(&backlog),
+            followers: Vec::new(),
+            told_failed: None,
+            kept_failed: FailedLogs::open(directory),
+        };
         spawn(LOGS, move || desk.serve(&received))?;
         Ok(Self {
             orders,
@@ -249,9 +275,20 @@ impl LogClient {
         is_overdue
     }
 
-    /// A worker has printed its last. LOGS-2 is told of where somebody waits for that, who knows the worker by this key.
-    pub(crate) fn end(&mut self, worker: WorkerId, awaited: Option<Key>) {
-        self.batch.push(Order::End { worker, awaited });
+    /// A worker has printed its last, and ended as it was asked to or in another way. LOGS-2 is told of where somebody waits
+    /// for that, who knows the worker by this key.
+    pub(crate) fn end(&mut self, worker: WorkerId, as_asked: bool, awaited: Option<Key>) {
+        self.batch.push(Order::End { worker, as_asked, awaited });
+    }
+
+    /// The head of this member keeps what failed tasks print last, or does not (LOGS-5).
+    pub(crate) fn tell_failed(&mut self, is_wanted: bool) {
+        self.batch.push(Order::TellFailed(is_wanted));
+    }
+
+    /// A member tells what a task printed last that failed.
+    pub(crate) fn keep_failed(&mut self, node: NodeId, told: FailedTaskLog) {
+        self.batch.push(Order::KeepFailed { node, told: Box::new(told) });
     }
 
     /// Somebody asks about the files of this node.
@@ -332,7 +369,7 @@ impl AsFd for LogClient {
 fn length(piece: &Printed) -> u64 {
     match piece {
         Printed::Lines { lines, .. } => lines.len() as u64,
-        Printed::Begins(_) | Printed::Ends(_) => 0,
+        Printed::Begins(_) | Printed::Ends(_) | Printed::Fails(_) => 0,
     }
 }
 
@@ -341,6 +378,53 @@ struct Follower {
     asker: Key,
     query: Box<LogQuery>,
     until: Instant,
+    looked: Looked,
+}
+
+/// When it was looked last whether a list is another one, and how often what it is made of had changed by then.
+#[derive(Debug, Clone, Copy)]
+struct Looked {
+    at: Instant,
+    changes: u64,
+}
+
+impl Follower {
+    fn watches(&self) -> bool {
+        matches!(self.query.action, LogAction::Watch)
+    }
+
+    /// Whether what it waits for lies in files that this thread does not write.
+    fn waits_for_others(&self) -> bool {
+        match (&self.query.wanted, self.watches()) {
+            (wanted, true) => wanted.as_ref().is_none_or(is_for_others),
+            (_, false) => FileName::read(&self.query.file).is_none(),
+        }
+    }
+
+    /// When it is to be looked again whether there is an answer; nothing where nothing changed since the last time.
+    fn next_look(&self, changes: u64) -> Option<Instant> {
+        if self.waits_for_others() {
+            return Some(self.looked.at + OTHERS_PERIOD);
+        }
+        (self.watches() && changes != self.looked.changes).then(|| self.looked.at + WATCH_PERIOD)
+    }
+
+    fn is_to_look(&self, changes: u64, now: Instant) -> bool {
+        !self.watches() || self.until <= now || self.next_look(changes).is_some_and(|at| at <= now)
+    }
+
+    /// What it is told now. After its time it is answered with what there is, and may ask again.
+    fn answer(&self, archive: &Archive, now: Instant) -> Option<LogAnswer> {
+        let answer = archive.answer(&self.query);
+        if answer.is_some() || self.until > now {
+            return answer;
+        }
+        if self.watches() {
+            let LogQuery { request, mark, .. } = *self.query;
+            return Some(LogAnswer { request, mark, ..LogAnswer::default() });
+        }
+        archive.answer(&LogQuery { action: LogAction::Read, ..(*self.query).clone() })
+    }
 }
 
 /// The thread.
@@ -349,6 +433,35 @@ struct Desk {
     post: Post<LogTold>,
     backlog: Arc<Backlog>,
     followers: Vec<Follower>,
+    /// LOGS-5, where the head wants that.
+    told_failed: Option<Allowance>,
+    /// On a head: what failed on other nodes.
+    kept_failed: FailedLogs,
+}
+
+/// LOGS-5: how many there may be now.
+#[derive(Debug)]
+struct Allowance {
+    left: u32,
+    since: Instant,
+}
+
+impl Allowance {
+    fn new(now: Instant) -> Self {
+        Self { left: FAILED_BURST, since: now }
+    }
+
+    /// Whether there may be one more, which is counted.
+    fn take(&mut self, now: Instant) -> bool {
+        let periods = now.saturating_duration_since(self.since).as_millis() / FAILED_PERIOD.as_millis();
+        if periods > 0 {
+            self.left = FAILED_BURST.min(self.left.saturating_add(u32::try_from(periods).unwrap_or(FAILED_BURST)));
+            self.since = now;
+        }
+        let is_allowed = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        is_allowed
+    }
 }
 
 impl Desk {
@@ -378,25 +491,42 @@ impl Desk {
         }
     }
 
-    fn patience(&self) -> Duration {
-        let until = self.followers.iter().map(|follower| follower.until).min();
-        let left = until.map_or(REST_PERIOD, |until| until.saturating_duration_since(Instant::now()));
-        let follows_others = self.followers.iter().any(|follower| FileName::read(&follower.query.file).is_none());
-        if follows_others { left.min(OTHERS_PERIOD) } else { left.min(REST_PERIOD) }
+    fn patience(&mut self) -> Duration {
+        if self.followers.is_empty() {
+            return REST_PERIOD;
+        }
+        let changes = self.keeper.archive().changes();
+        let next = |follower: &Follower| {
+            let look = follower.next_look(changes).unwrap_or(follower.until);
+            look.min(follower.until)
+        };
+        let until = self.followers.iter().map(next).min();
+        until.map_or(REST_PERIOD, |until| until.saturating_duration_since(Instant::now()).min(REST_PERIOD))
     }
 
     fn carry_out(&mut self, order: Order) {
         match order {
             Order::Keep { name, pieces, missed, bytes } => {
                 self.keeper.append(name, &pieces, missed, now_ms());
+                self.tell_failed();
                 if self.backlog.shrink(bytes) {
                     self.post.post(LogTold::HasRoom);
                 }
             }
-            Order::End { worker, awaited } => {
-                let file = self.keeper.end(worker, now_ms());
+            Order::End { worker, as_asked, awaited } => {
+                let file = self.keeper.end(worker, as_asked, now_ms());
+                self.tell_failed();
                 if let Some(key) = awaited {
                     self.post.post(LogTold::Ended(key, file));
+                }
+            }
+            Order::TellFailed(is_wanted) => self.told_failed = is_wanted.then(|| Allowance::new(Instant::now())),
+            Order::KeepFailed { node, told } => {
+                if let Err(error) = self.kept_failed.keep(node, &told) {
+                    let task = told.task;
+                    let text =
+                        format!("what task {task} printed last, which failed on node {node}, is not kept: {error}");
+                    self.post.post(LogTold::Trouble(text));
                 }
             }
             Order::Ask { asker, query } => self.answer(asker, query),
@@ -405,12 +535,30 @@ impl Desk {
         }
     }
 
+    /// LOGS-5.
+    fn tell_failed(&mut self) {
+        let failed = self.keeper.take_failed();
+        let Some(allowance) = self.told_failed.as_mut().filter(|_| !failed.is_empty()) else { return };
+        let (archive, now) = (self.keeper.archive(), Instant::now());
+        for part in failed {
+            if allowance.take(now)
+                && let Some(told) = archive.tail_of_failed(&part)
+            {
+                self.post.post(LogTold::Failed(Box::new(told)));
+            }
+        }
+    }
+
     fn answer(&mut self, asker: Key, query: Box<LogQuery>) {
-        let answer = match self.keeper.archive().answer(&query) {
+        let watches = matches!(query.action, LogAction::Watch);
+        let alike = self.followers.iter().filter(|follower| follower.watches() == watches).count();
+        let archive = self.keeper.archive();
+        let answer = match archive.answer(&query) {
             Some(answer) => answer,
-            None if self.followers.len() < FOLLOWERS_MAX => {
-                let until = Instant::now() + FOLLOW_LIMIT;
-                return self.followers.push(Follower { asker, query, until });
+            None if alike < FOLLOWERS_MAX => {
+                let at = Instant::now();
+                let looked = Looked { at, changes: archive.changes() };
+                return self.followers.push(Follower { asker, query, until: at + FOLLOW_LIMIT, looked });
             }
             None => {
                 let text =
@@ -431,15 +579,16 @@ impl Desk {
             return;
         }
         let (archive, now) = (self.keeper.archive(), Instant::now());
-        self.followers.retain(|Follower { asker, query, until }| {
-            let answer = archive.answer(query).or_else(|| {
-                // The question is answered with nothing, and may be asked again.
-                let read = LogQuery { action: LogAction::Read, ..(**query).clone() };
-                (*until <= now).then(|| archive.answer(&read)).flatten()
-            });
+        let changes = archive.changes();
+        self.followers.retain_mut(|follower| {
+            if !follower.is_to_look(changes, now) {
+                return true;
+            }
+            follower.looked = Looked { at: now, changes };
+            let answer = follower.answer(archive, now);
             let is_served = answer.is_some();
             if let Some(answer) = answer {
-                self.post.post(LogTold::Answer(*asker, Box::new(answer)));
+                self.post.post(LogTold::Answer(follower.asker, Box::new(answer)));
             }
             !is_served
         });
@@ -458,6 +607,8 @@ impl Desk {
 mod tests {
     use super::*;
     use oxiray_ids::JobId;
+    use oxiray_wire::labels::Span;
+    use oxiray_wire::message::LogSelector;
 
     const NAME: FileName = FileName { worker: WorkerId::NIL, job: JobId::NIL, pid: 7, is_error: false };
 
@@ -474,7 +625,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let mut client = LogClient::start(folder.path(), false).expect("a thread");
         assert_eq!(client.keep(NAME, &[lines("last words\n")], 0), 0);
-        client.end(NAME.worker, Some(3));
+        client.end(NAME.worker, false, Some(3));
         client.hand_over(Instant::now());
         let LogTold::Ended(3, Some(file)) = told(&client) else { panic!("it ended") };
         assert!(std::fs::read_to_string(file).expect("there").ends_with("last words\n"));
@@ -492,14 +643,14 @@ mod tests {
         assert!(batch.take_due(now).is_none() && batch.until.is_none());
         batch.push(mark());
         assert!(batch.take_due(now).is_none());
-        batch.push(Order::End { worker: NAME.worker, awaited: None });
+        batch.push(Order::End { worker: NAME.worker, as_asked: true, awaited: None });
         assert!(batch.take_due(now + MARKS_LIMIT / 2).is_none());
         assert_eq!(batch.take_due(now + MARKS_LIMIT).map(|orders| orders.len()), Some(2));
         assert!(batch.until.is_none());
         batch.push(mark());
         batch.push(keep(lines("urgent\n")));
         assert_eq!(batch.take_due(now).map(|orders| orders.len()), Some(2));
-        batch.push(Order::End { worker: NAME.worker, awaited: Some(3) });
+        batch.push(Order::End { worker: NAME.worker, as_asked: true, awaited: Some(3) });
         assert!(batch.take_due(now).is_some());
         for _ in 0..MARKS_MAX {
             batch.push(mark());
@@ -538,6 +689,60 @@ mod tests {
     }
 
     #[test]
+    fn who_watches_a_list_is_answered_when_it_is_another_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut client = LogClient::start(folder.path(), false).expect("a thread");
+        let wanted = LogSelector { job: Some(JobId::NIL), ..LogSelector::default() };
+        let query = |action, mark| LogQuery { action, mark, wanted: Some(wanted.clone()), ..LogQuery::default() };
+        let ask = |client: &mut LogClient, action, mark| {
+            client.ask(9, query(action, mark));
+            client.hand_over(Instant::now());
+        };
+        ask(&mut client, LogAction::List, 0);
+        let LogTold::Answer(9, empty) = told(&client) else { panic!("an answer") };
+        ask(&mut client, LogAction::Watch, empty.mark);
+        client.keep(FileName { job: JobId::new([9; 4]), ..NAME }, &[lines("of another job\n")], 0);
+        client.keep(NAME, &[lines("one\n")], 0);
+        client.hand_over(Instant::now());
+        let LogTold::Answer(9, begun) = told(&client) else { panic!("an answer") };
+        assert_ne!(begun.mark, empty.mark);
+        ask(&mut client, LogAction::Watch, begun.mark);
+        client.keep(NAME, &[lines("two\n")], 0);
+        client.end(NAME.worker, true, None);
+        client.hand_over(Instant::now());
+        let LogTold::Answer(9, over) = told(&client) else { panic!("an answer") };
+        assert_ne!(over.mark, begun.mark, "its end is told, and more of it is not");
+        ask(&mut client, LogAction::List, 0);
+        let LogTold::Answer(9, now) = told(&client) else { panic!("an answer") };
+        assert_eq!((now.mark, now.files.len()), (over.mark, 1));
+        assert!(client.finish().is_empty());
+    }
+
+    #[test]
+    fn what_failed_tasks_printed_last_is_told_where_that_is_wanted() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut client = LogClient::start(folder.path(), false).expect("a thread");
+        let span = |number| Span { task: oxiray_ids::TaskId::new([number; 24]), attempt: 0, shared: false };
+        let call =
+            |number, end: fn(Span) -> Printed| [Printed::Begins(span(number)), lines("words\n"), end(span(number))];
+        client.keep(NAME, &call(1, Printed::Fails), 0);
+        client.tell_failed(true);
+        client.keep(NAME, &call(2, Printed::Ends), 0);
+        client.keep(NAME, &call(3, Printed::Fails), 0);
+        client.keep(NAME, &call(4, Printed::Begins)[..2], 0);
+        client.end(NAME.worker, false, None);
+        client.hand_over(Instant::now());
+        for number in [3, 4] {
+            let LogTold::Failed(failed) = told(&client) else { panic!("it failed") };
+            assert_eq!((failed.task, &failed.bytes[..], failed.cut), (span(number).task, &b"words\n"[..], 0));
+        }
+        assert!(client.finish().is_empty());
+        let (now, mut allowance) = (Instant::now(), Allowance::new(Instant::now()));
+        assert_eq!((0..100).filter(|_| allowance.take(now)).count(), FAILED_BURST as usize);
+        assert!(!allowance.take(now) && allowance.take(now + FAILED_PERIOD * 2));
+    }
+
+    #[test]
     fn what_the_disk_does_not_take_is_bounded_and_told_of() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut client = LogClient::start(folder.path(), false).expect("a thread");
@@ -545,7 +750,7 @@ mod tests {
         assert_eq!(client.keep(NAME, &[lines("lost\n")], 0), 5);
         client.backlog.bytes.store(0, Ordering::SeqCst);
         assert_eq!(client.keep(NAME, &[lines("kept\n")], 5), 0);
-        client.end(NAME.worker, Some(3));
+        client.end(NAME.worker, false, Some(3));
         client.hand_over(Instant::now());
         let LogTold::Ended(3, Some(file)) = told(&client) else { panic!("it ended") };
         let text = std::fs::read_to_string(file).expect("there");

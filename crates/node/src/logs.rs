@@ -73,6 +73,7 @@ impl Splitter {
                         Some(Label::Name(name)) => self.name = name,
                         Some(Label::Begins(span)) => cut.mark(Printed::Begins(span)),
                         Some(Label::Ends(span)) => cut.mark(Printed::Ends(span)),
+                        Some(Label::Fails(span)) => cut.mark(Printed::Fails(span)),
                         // Only who knows the mark can say so: a worker of another version.
                         None => {}
                     }
@@ -99,10 +100,10 @@ impl Splitter {
                 }
                 Some(Printed::Begins(*span))
             }
-            Label::Ends(span) => {
+            Label::Ends(span) | Label::Fails(span) => {
                 let at = self.shared.iter().position(|one| *one == (span.task, span.attempt))?;
                 self.shared.swap_remove(at);
-                Some(Printed::Ends(*span))
+                Some(if matches!(label, Label::Fails(_)) { Printed::Fails(*span) } else { Printed::Ends(*span) })
             }
             Label::Begins(_) | Label::Name(_) => None,
         }
@@ -210,7 +211,7 @@ mod tests {
     fn text_of(piece: Printed) -> Vec<u8> {
         match piece {
             Printed::Lines { lines, .. } => lines.to_vec(),
-            Printed::Begins(_) | Printed::Ends(_) => Vec::new(),
+            Printed::Begins(_) | Printed::Ends(_) | Printed::Fails(_) => Vec::new(),
         }
     }
 

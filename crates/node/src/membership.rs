@@ -109,13 +109,75 @@ pub(crate) struct Membership {
     pub(crate) away: Option<HeadReconnect>,
     /// On a member: the drivers that it let in.
     pub(crate) proxied_clients: BTreeMap<Key, ProxiedClient>,
+    /// What workers printed that drivers were not shown, as the head was away.
+    pub(crate) unshown: UnshownByJob,
+    /// On a head: whether it keeps what tasks printed last that failed on members.
+    pub(crate) keeps_logs: bool,
     /// On a head: how many nodes of its machine were ever let in.
     admitted: u32,
 }
 
+/// How much a driver was not shown.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Unshown {
+    pub(crate) lines: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Unshown {
+    /// All of these lines.
+    pub(crate) fn of(lines: &[u8]) -> Self {
+        let ends = lines.split(|byte| *byte == b'\n').count().saturating_sub(1);
+        Self { lines: ends as u64, bytes: lines.len() as u64 }
+    }
+
+    /// What the driver is told.
+    pub(crate) fn text(self, job: JobId) -> String {
+        let Self { lines, bytes } = self;
+        format!(
+            "while the head of the cluster was away, tasks and actors of this program printed {lines} lines ({bytes} bytes) or more \
+             that were not shown here: `oxiray logs job {job}` prints them, and adds standard error with --err"
+        )
+    }
+}
+
+/// The most jobs of which that is counted.
+const UNSHOWN_MAX: usize = 10_000;
+
+/// The same of each job.
+#[derive(Debug, Default)]
+pub(crate) struct UnshownByJob(BTreeMap<JobId, Unshown>);
+
+impl UnshownByJob {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn add(&mut self, job: JobId, more: Unshown) {
+        if self.0.len() >= UNSHOWN_MAX && !self.0.contains_key(&job) {
+            return;
+        }
+        let counted = self.0.entry(job).or_default();
+        counted.lines = counted.lines.saturating_add(more.lines);
+        counted.bytes = counted.bytes.saturating_add(more.bytes);
+    }
+
+    pub(crate) fn take(&mut self) -> BTreeMap<JobId, Unshown> {
+        std::mem::take(&mut self.0)
+    }
+}
+
 impl Membership {
-    pub(crate) fn new(address: String, way: Option<Way>) -> Self {
-        Self { address, way, away: None, proxied_clients: BTreeMap::new(), admitted: 0 }
+    pub(crate) fn new(address: String, way: Option<Way>, keeps_logs: bool) -> Self {
+        Self {
+            address,
+            way,
+            away: None,
+            proxied_clients: BTreeMap::new(),
+            unshown: UnshownByJob::default(),
+            keeps_logs,
+            admitted: 0,
+        }
     }
 
     // --- on a head ---

@@ -201,7 +201,7 @@ impl Worker {
         });
         let borrowed = borrowing::end();
         flush();
-        oxiray_runtime::end_prints(id.creation_task(), 0);
+        oxiray_runtime::end_prints(id.creation_task(), 0, made.is_err());
         let made = made.map_err(|error| located(error, &format!("{}::new", create.class_name)))?;
         self.runtime.actor_ready(&borrowed, String::new());
         Ok(made)

@@ -165,14 +165,15 @@ pub fn has_prints(task: TaskId, attempt: u32) -> bool {
     calls.under_way.iter().rfind(is_it).is_some_and(|call| call.is_written != [false; 2])
 }
 
-/// An attempt of a task is over (PRINTS-1).
-pub fn end_prints(task: TaskId, attempt: u32) {
+/// An attempt of a task is over (PRINTS-1), and failed or did not.
+pub fn end_prints(task: TaskId, attempt: u32, has_failed: bool) {
     let Some(streams) = STREAMS.get() else { return };
     let mut calls = streams.calls.lock();
     if let Some(call) = calls.end(task, attempt)
         && call.is_written != [false; 2]
     {
-        streams.write(&[Label::Ends(call.span)], call.is_written);
+        let end = if has_failed { Label::Fails(call.span) } else { Label::Ends(call.span) };
+        streams.write(&[end], call.is_written);
     }
 }
 

@@ -100,6 +100,8 @@ impl World {
             | NodeToDaemon::PackageWanted(_)
             | NodeToDaemon::PackagePiece(_)
             | NodeToDaemon::LogAnswer(_)
+            | NodeToDaemon::LogsUnshown(_)
+            | NodeToDaemon::FailedTaskLog(_)
             | NodeToDaemon::NodeLeaves(_)
             | NodeToDaemon::Hello(_) => unsimulated(&message),
         }

@@ -37,6 +37,8 @@ pub enum Label {
     Begins(Span),
     /// It is over.
     Ends(Span),
+    /// It is over, and failed.
+    Fails(Span),
 }
 
 /// One attempt of a task, as far as its output is concerned.
@@ -62,6 +64,7 @@ impl Label {
                 .collect(),
             Self::Begins(span) => call(span, if span.shared { 's' } else { 'b' }),
             Self::Ends(span) => call(span, 'e'),
+            Self::Fails(span) => call(span, 'f'),
         }
     }
 
@@ -75,6 +78,7 @@ impl Label {
             'b' => Some(Self::Begins(Span { task, attempt, shared: false })),
             's' => Some(Self::Begins(Span { task, attempt, shared: true })),
             'e' => Some(Self::Ends(Span { task, attempt, shared: false })),
+            'f' => Some(Self::Fails(Span { task, attempt, shared: false })),
             _ => None,
         }
     }
@@ -103,6 +107,7 @@ mod tests {
             Label::Begins(span(false)),
             Label::Begins(span(true)),
             Label::Ends(span(false)),
+            Label::Fails(span(false)),
         ] {
             assert!(label.text().len() <= LABEL_BYTES_MAX);
             assert_eq!(Label::read(label.text().as_bytes()), Some(label));

@@ -361,6 +361,8 @@ messages! {
     243 => EndAsked,
     245 => RingOffered,
     246 => RingTaken,
+    260 => LogsUnshown,
+    261 => FailedTaskLog boxed [values],
     310 => TokenAsked,
     311 => TokenAnswer boxed,
     312 => CertificateWanted,

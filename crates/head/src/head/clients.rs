@@ -17,6 +17,15 @@ impl HeadCore {
         (!detail.is_over && detail.told.wants_logs).then_some(detail.driver)
     }
 
+    pub(crate) fn driver_shown_logs(&self, job: JobId) -> Option<Key> {
+        let detail = self.jobs.details.get(&job)?;
+        (!detail.is_over && detail.told.wants_logs).then_some(detail.driver)
+    }
+
+    pub(crate) fn is_resuming(&self) -> bool {
+        self.durable.resumption.is_under_way()
+    }
+
     /// The job that a process works for: a driver, or a worker that was given to a job.
     pub(crate) fn job_of_process(&self, key: Key) -> Option<JobId> {
         self.clients.job_of(key)

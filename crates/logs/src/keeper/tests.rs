@@ -82,7 +82,7 @@ fn a_file_has_ray_s_name_and_first_line_and_its_attempts_are_found() {
     assert_eq!(printed(keeper.archive(), 1, Some(1)), [open()]);
     assert_eq!(printed(keeper.archive(), 2, None), [], "it printed nothing");
     // Its process dies: what it printed last is of the attempt that it ran.
-    let words = keeper.end(file.worker, 9).expect("it said something");
+    let words = keeper.end(file.worker, true, 9).expect("it said something");
     assert_eq!(words, folder.path().join(file.to_string()));
     drop(keeper);
     let ended = Archive::of_ended(folder.path());
@@ -98,7 +98,7 @@ fn what_is_remembered_is_in_files_when_nothing_is_to_be_done() {
     keeper.append(file, &[Printed::Begins(span(1, 0)), lines("one\n"), Printed::Ends(span(1, 0))], 0, 5);
     keeper.rest(5);
     keeper.append(file, &[Printed::Begins(span(2, 3)), lines("two\n")], 0, 5);
-    keeper.end(file.worker, 6);
+    keeper.end(file.worker, true, 6);
     keeper.rest(6);
     let ended = Archive::of_ended(folder.path());
     assert_eq!(printed(&ended, 1, None), [(0, "one\n".into(), false)]);
@@ -147,7 +147,7 @@ fn a_full_file_is_set_aside_and_offsets_stay() {
     assert_eq!((all.offset, all.bytes.len() as u64), (257, all.end - 257), "a piece goes over both");
     let tail = read(keeper.archive(), &file.to_string(), 0, Some(514), Some(2));
     assert_eq!(tail.bytes, text.repeat(2).as_bytes());
-    keeper.end(file.worker, 6);
+    keeper.end(file.worker, true, 6);
     keeper.rest(6);
     let ended = Archive::of_ended(folder.path());
     assert_eq!(printed(&ended, 4, None), [(0, text, false)]);
@@ -158,7 +158,7 @@ fn what_is_over_a_limit_goes_and_the_index_says_so() {
     let Place { folder, mut keeper } = place(LogLimits { job_bytes: 200, ..LIMITS });
     for worker in 1..=4 {
         keeper.append(name(worker, 1), &[Printed::Begins(span(worker, 0)), lines(&"y".repeat(70))], 0, 5);
-        keeper.end(name(worker, 1).worker, worker.into());
+        keeper.end(name(worker, 1).worker, true, worker.into());
         keeper.rest(worker.into());
     }
     let left: Vec<String> =
@@ -215,7 +215,7 @@ fn who_follows_waits_until_there_is_more_or_never_will_be() {
     keeper.append(file, &[lines("two\n")], 0, 5);
     let more = keeper.archive().answer(&asked(end)).expect("there is more");
     assert_eq!((&more.bytes[..], more.is_over), (&b"two\n"[..], false));
-    keeper.end(file.worker, 6);
+    keeper.end(file.worker, true, 6);
     let over = keeper.archive().answer(&asked(more.end)).expect("there never will be");
     assert!(over.bytes.is_empty() && over.is_over);
 }

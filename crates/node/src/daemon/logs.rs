@@ -2,9 +2,11 @@
 
 use super::Daemon;
 use crate::log_client::LogTold;
+use crate::membership::Unshown;
 use crate::poller::Token;
+use oxiray_logs::{FailedName, Printed};
 use oxiray_machine::{Key, check_name};
-use oxiray_wire::message::{Failure, FailureCode, LogAnswer, LogQuery};
+use oxiray_wire::message::{FailedTaskLog, Failure, FailureCode, ListedLog, LogAnswer, LogQuery, LogsUnshown, Notice};
 
 impl Daemon {
     /// The thread that writes logs tells something.
@@ -12,7 +14,19 @@ impl Daemon {
         for told in self.workers.logs.take() {
             match told {
                 LogTold::Ended(worker, file) => self.worker_is_kept(worker, file),
-                LogTold::Answer(asker, answer) => self.queue(asker, &(*answer).into(), Vec::new()),
+                LogTold::Answer(asker, mut answer) => {
+                    // A node that is there tells of its failed tasks itself.
+                    let is_gone = |name: FailedName| self.core.member_of(name.node).is_none();
+                    let is_told =
+                        |file: &ListedLog| file.parts.is_empty() || FailedName::read(&file.name).is_none_or(is_gone);
+                    answer.files.retain(is_told);
+                    self.queue(asker, &(*answer).into(), Vec::new());
+                }
+                LogTold::Failed(failed) => {
+                    if let Some(head) = self.core.head_key().filter(|_| self.membership.away.is_none()) {
+                        self.queue(head, &(*failed).into(), Vec::new());
+                    }
+                }
                 LogTold::HasRoom => self.resume_all_output(),
                 LogTold::Trouble(text) => self.log.line(&text),
             }
@@ -71,6 +85,43 @@ impl Daemon {
             let failure =
                 FailureCode::NodeDied.because("the node ended before it answered: its logs are on its machine's disk");
             self.refuse_logs(asker, request, failure);
+        }
+    }
+
+    /// A member tells what a task printed last that failed: what is not asked for is not kept.
+    pub(super) fn failed_task_told(&mut self, member: Key, told: FailedTaskLog) {
+        if let Some(node) = self.core.node_of_member(member).filter(|_| self.membership.keeps_logs) {
+            self.workers.logs.keep_failed(node, told);
+        }
+    }
+
+    /// A worker printed what nobody is shown, as the head is away, or the driver is that will come back to it.
+    pub(super) fn count_unshown(&mut self, worker: Key, printed: &[Printed]) {
+        let Some(job) = self.core.job_of_process(worker) else { return };
+        for piece in printed {
+            if let Printed::Lines { lines, .. } = piece {
+                self.membership.unshown.add(job, Unshown::of(lines));
+            }
+        }
+    }
+
+    /// The head is back: it tells drivers how much they were not shown.
+    pub(super) fn tell_head_of_unshown(&mut self, head: Key) {
+        for (job, Unshown { lines, bytes }) in self.membership.unshown.take() {
+            self.queue(head, &LogsUnshown { job, lines, bytes }.into(), Vec::new());
+        }
+    }
+
+    /// On a head that came back: once everybody is there, each driver is told how much it was not shown.
+    pub(super) fn tell_drivers_of_unshown(&mut self) {
+        // A member tells the head instead.
+        if self.membership.unshown.is_empty() || self.core.head_key().is_some() || self.core.is_resuming() {
+            return;
+        }
+        for (job, unshown) in self.membership.unshown.take() {
+            if let Some(driver) = self.core.driver_shown_logs(job) {
+                self.queue(driver, &Notice { text: unshown.text(job), ..Notice::default() }.into(), Vec::new());
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Daemon;
 use crate::descriptors::pidfd_of;
+use crate::membership::Unshown;
 use crate::network::Purpose;
 use crate::poller::Token;
 use crate::streams::Role;
@@ -9,8 +10,9 @@ use oxiray_machine::Key;
 use oxiray_network::Local;
 use oxiray_wire::Message;
 use oxiray_wire::message::{
-    ClientToDaemon, ClientToStore, DaemonToNewcomer, DaemonToNode, Direction as _, HeadToNode, Newcomer, NodeAdmitted,
-    NodeOfWorker, NodeReport, NodeToDaemon, NodeToHead, Relay, RelayedOfVisitor, RelayedToHead, RelayedToNode, Sought,
+    ClientToDaemon, ClientToStore, DaemonToNewcomer, DaemonToNode, Direction as _, HeadToNode, LogsUnshown, Newcomer,
+    NodeAdmitted, NodeOfWorker, NodeReport, NodeToDaemon, NodeToHead, Relay, RelayedOfVisitor, RelayedToHead,
+    RelayedToNode, Sought,
 };
 use std::os::fd::OwnedFd;
 
@@ -38,7 +40,8 @@ impl Daemon {
         stream.role = Role::Member(pidfd);
         let ip = self.membership.next_address();
         let (address, epoch) = (self.membership.address.clone(), self.core.epoch());
-        let admitted = NodeAdmitted { ip, address, epoch, ..NodeAdmitted::default() };
+        let keeps_logs = self.membership.keeps_logs;
+        let admitted = NodeAdmitted { ip, address, epoch, keeps_logs, ..NodeAdmitted::default() };
         self.queue(key, &admitted.into(), Vec::new());
     }
 
@@ -96,6 +99,10 @@ impl Daemon {
             NodeToDaemon::PackageWanted(asked) => self.give_package(from, asked),
             NodeToDaemon::PackagePiece(piece) => self.take_package(from, &piece),
             NodeToDaemon::LogAnswer(answer) => self.logs_answered(from, *answer),
+            NodeToDaemon::LogsUnshown(LogsUnshown { job, lines, bytes }) => {
+                self.membership.unshown.add(job, Unshown { lines, bytes });
+            }
+            NodeToDaemon::FailedTaskLog(told) => self.failed_task_told(from, *told),
             NodeToDaemon::NodeLeaves(_) => self.member_leaves(from),
             NodeToDaemon::Hello(hello) => self.turn_visitor(from, &hello),
         }
@@ -139,6 +146,10 @@ impl Daemon {
                         lines.ip.clear();
                     }
                     self.queue(driver, &Message::LogLines(lines), Vec::new());
+                } else if self.core.is_resuming()
+                    && let Some(job) = self.core.job_of_process(client)
+                {
+                    self.membership.unshown.add(job, Unshown::of(&lines.lines));
                 }
             }
             RelayedToHead::Worker(message) => self.core.worker_said(client, &message),

@@ -45,7 +45,8 @@ impl Daemon {
         self.add_stream(key, Stream::new(connection, Role::Member(None), 0));
         let lease_ms = lease.as_millis() as u64;
         let (address, epoch) = (self.membership.address.clone(), self.core.epoch());
-        let admitted = NodeAdmitted { ip: ip.to_owned(), address, head: Some(head), lease_ms, epoch };
+        let keeps_logs = self.membership.keeps_logs;
+        let admitted = NodeAdmitted { ip: ip.to_owned(), address, head: Some(head), lease_ms, epoch, keeps_logs };
         self.queue(key, &admitted.into(), Vec::new());
     }
 

@@ -48,7 +48,7 @@ impl Daemon {
         let named = self.core.named_in_logs(key);
         let is_awaited = named.is_some() && how != END_AS_USUAL && self.workers.has_printed(key);
         if let Some((worker, _)) = named {
-            self.workers.logs.end(worker, is_awaited.then_some(key));
+            self.workers.logs.end(worker, how == END_AS_USUAL, is_awaited.then_some(key));
         }
         if is_awaited {
             self.workers.leave(key, how, self.turn.now + LEAVING_LIMIT);
@@ -111,6 +111,9 @@ impl Daemon {
         }
         let Some(target) = target else { return };
         let head = self.core.head_key();
+        if self.membership.away.is_some() && head == Some(target) {
+            return self.count_unshown(worker, &printed);
+        }
         let is_apart = head == Some(target) || self.core.is_apart(worker, target);
         let ip = if is_apart { self.core.own_ip().to_owned() } else { String::new() };
         for piece in printed {

@@ -128,6 +128,8 @@ impl Daemon {
         // The head knows this node before its proxied clients.
         self.carry_out();
         self.proxied_clients_return(key, admitted.epoch);
+        self.tell_head_of_unshown(key);
+        self.workers.logs.tell_failed(admitted.keeps_logs);
         self.ask_next_head(key);
         self.objects.fetches.ask_again();
     }

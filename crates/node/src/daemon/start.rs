@@ -286,7 +286,11 @@ impl Foundation {
             workers: Workers::new((control_groups, fences), MemoryWatch::new(bounds.limits, bounds.monitor), logs),
             objects: Objects::new(store),
             devices,
-            membership: Membership::new(address, joined.as_ref().map(|joined| joined.way.clone())),
+            membership: Membership::new(
+                address,
+                joined.as_ref().map(|joined| joined.way.clone()),
+                config.head.keeps_logs,
+            ),
             network,
             journal: journal.map(JournalClient::start).transpose().step("start the thread of its journal")?,
             session,
@@ -307,6 +311,7 @@ impl Foundation {
             let listens = daemon.network.as_ref().map(|network| network.address().to_string());
             daemon.core.serve_head(key, listens.unwrap_or_default());
             daemon.core.begin_epoch(admitted.epoch);
+            daemon.workers.logs.tell_failed(admitted.keeps_logs);
             daemon.leave_note();
         }
         if let Some(driver) = driver {

@@ -53,7 +53,7 @@ impl Worker {
         context::leave();
         oxiray_runtime::show_title(&create.class_name);
         flush_output(py);
-        oxiray_runtime::end_prints(task, 0);
+        oxiray_runtime::end_prints(task, 0, made.is_err());
         let borrowed = borrowing::end();
         match made {
             Ok((actor, name)) => {

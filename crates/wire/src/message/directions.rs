@@ -248,7 +248,7 @@ direction! {
     /// What the daemon of a node says to that of the head.
     NodeToDaemon:
         Relay, Locate, Connect, Copied, Spilled, CopyRefused, Heartbeat, CertificateWanted, PackageWanted, PackagePiece,
-        LogAnswer, NodeLeaves, Hello,
+        LogAnswer, LogsUnshown, FailedTaskLog, NodeLeaves, Hello,
 }
 parts! {
     /// What a node says to the head.

@@ -33,6 +33,9 @@ pub struct LogQuery {
     /// Read: only so many lines before the limit.
     #[field(8)]
     pub tail: Option<u64>,
+    /// Watch: the mark of the list that the asker has, as [`LogAnswer::mark`] told it.
+    #[field(9)]
+    pub mark: u64,
 }
 
 /// What is asked about files of logs.
@@ -42,8 +45,10 @@ pub enum LogAction {
     List = 1,
     /// What is in one.
     Read = 2,
-    /// The same, once there is more of it, or never will be.
+    /// The same, once there is more of it, or never will be. Where a task and its attempt are wanted, only what that printed.
     Follow = 3,
+    /// Which files there are, once that is not what the asker knows.
+    Watch = 4,
 }
 
 /// Which files of logs are meant: those that fit all that is said.
@@ -105,6 +110,9 @@ pub struct LogAnswer {
     /// Why there is no answer.
     #[field(8)]
     pub failure: Option<Failure>,
+    /// List and watch: tells lists apart. It changes when a file or a part of one is begun, is over or is removed.
+    #[field(9)]
+    pub mark: u64,
 }
 
 /// A file of logs.
@@ -166,4 +174,43 @@ pub struct LogPart {
     /// Others of the same process printed meanwhile: their lines are among these.
     #[field(5)]
     pub shared: bool,
+}
+
+/// member → head: so much that workers of a job printed was shown to nobody, as the head was away. It is in the member's files.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
+pub struct LogsUnshown {
+    /// The job.
+    #[field(1)]
+    pub job: JobId,
+    /// How many lines.
+    #[field(2)]
+    pub lines: u64,
+    /// How many bytes they have.
+    #[field(3)]
+    pub bytes: u64,
+}
+
+/// member → head: the last that an attempt of a task printed which failed, for the head to keep ([`NodeAdmitted::keeps_logs`]).
+///
+/// [`NodeAdmitted::keeps_logs`]: super::NodeAdmitted::keeps_logs
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
+pub struct FailedTaskLog {
+    /// The task.
+    #[field(1)]
+    pub task: TaskId,
+    /// Which attempt.
+    #[field(2)]
+    pub attempt: u32,
+    /// Whether it is of standard error.
+    #[field(3)]
+    pub error: bool,
+    /// Whether others of the same process printed meanwhile: their lines are among these.
+    #[field(4)]
+    pub shared: bool,
+    /// What it printed last.
+    #[field(5)]
+    pub bytes: Bytes,
+    /// How many bytes before that it printed.
+    #[field(6)]
+    pub cut: u64,
 }

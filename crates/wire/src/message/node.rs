@@ -40,6 +40,9 @@ pub struct NodeAdmitted {
     /// Counts the heads of this cluster; 0 where the end of this one is final.
     #[field(5)]
     pub epoch: u64,
+    /// Whether the head keeps what tasks printed last that failed on the member.
+    #[field(6)]
+    pub keeps_logs: bool,
 }
 
 /// member → head: what it is. From here on it is given orders.

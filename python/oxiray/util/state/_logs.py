@@ -90,19 +90,29 @@ def get_log(
     The file is `filename`, or what the process of `actor_id` or `pid` printed (`suffix` "out" or "err"), or what the
     submitted job `submission_id` did; of `task_id` it is what that attempt printed and no more. Without `node_id` and
     `node_ip` it is looked for on all nodes; `filename` on that of this machine. With `follow` what is added is given too,
-    until the process has ended; it is told when there is more, so that `_interval` says nothing here. `filter_ansi_code`
-    leaves colors and the like out of text. Raises `RayStateApiException` where there is no such file, or a node does not
-    answer within `timeout` seconds.
+    also what later processes of a restarted actor print, until the actor is dead for good, the attempt is over, or the
+    process or job has ended; at once, or each `_interval` seconds at most. `errors` says what becomes of bytes that are not
+    in the `encoding`, as for `bytes.decode`. `filter_ansi_code` leaves colors and the like out of text. Raises
+    `RayStateApiException` where there is no such file, or a node does not answer within `timeout` seconds; `ValueError` where
+    `_interval` is given without `follow`.
     """
     command = [*_command(address, node_id, node_ip, timeout), "--quiet", f"--tail={tail}"]
     if follow:
         command.append("--follow")
+    if _interval is not None:
+        if not follow:
+            raise ValueError(f"_interval={_interval} says how often new lines are given with follow=True, and follow is False")
+        command.append(f"--interval={float(_interval)}")
     command += _subject(filename, actor_id, task_id, pid, submission_id, attempt_number, suffix)
     decoder = None if encoding is None else codecs.getincrementaldecoder(encoding)(errors or "strict")
     for piece in _printed(command):
         # A letter may lie in two pieces.
         text = piece if decoder is None else decoder.decode(piece)
-        yield _ANSI_CODE.sub("", text) if filter_ansi_code and isinstance(text, str) else text
+        if text:
+            yield _ANSI_CODE.sub("", text) if filter_ansi_code and isinstance(text, str) else text
+    # What is left of a letter whose rest never came.
+    if decoder is not None and (rest := decoder.decode(b"", final=True)):
+        yield rest
 
 
 def _subject(
