@@ -1,7 +1,7 @@
 //! This process's connection to a cluster: begun, and ended.
 
 use crate::error::{Error, Result};
-use crate::{client_events, folder, process, template};
+use crate::{client_events, folder, process, stacks, template};
 use oxiray_client::driver::NotEntered;
 use oxiray_client::{assigned, daemon, driver};
 use oxiray_families::GPU;
@@ -202,6 +202,7 @@ impl Builder {
         match driver::enter(stream, token, self.described()) {
             Ok(runtime) => {
                 client_events::start(&runtime);
+                stacks::tell(&runtime);
                 Ok(Cluster { runtime: Some(runtime), daemon })
             }
             Err(error) => {

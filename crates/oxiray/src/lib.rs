@@ -69,6 +69,7 @@
 //! ```
 
 mod actor;
+mod addresses;
 mod answer;
 mod client_events;
 mod cluster;
@@ -88,6 +89,7 @@ mod program;
 pub mod python;
 mod reference;
 mod registry;
+mod stacks;
 mod task;
 mod template;
 mod thread_context;

@@ -8,7 +8,7 @@ use crate::error::{Error, Result, TaskError};
 use crate::incoming::{Incoming, KeptResult, Made, Outcome, Wanted};
 use crate::registry::{self, Kind, Method, State};
 use crate::thread_context::ThreadContext;
-use crate::{context, folder, objects, process, program};
+use crate::{context, folder, objects, process, program, stacks};
 use bytes::Bytes;
 use oxiray_client::worker::Newborn;
 use oxiray_client::{Attempt, Language, UnderWay, assigned, attend, borrowing};
@@ -72,6 +72,7 @@ fn serve(stream: OwnedFd) -> io::Result<()> {
     note_panics();
     let (runtime, assign) = newborn.begin()?;
     runtime.end_waits_of(context::current_task);
+    stacks::tell(&runtime);
     let mut worker = Worker { runtime, actor: None, class: String::new(), groups: Vec::new(), is_concurrent: false };
     let mut desk = ThreadContext::default();
     desk.unfit = unfit;

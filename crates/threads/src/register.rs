@@ -52,9 +52,9 @@ pub const RUNTIME_RETURN: Thread =
 pub const CALL: Thread = Thread { name: "oxiray-call", owner: "Rust worker", ends: "when the worker serves no more" };
 /// Hears the news of a Rust program: output, notices, values that futures wait for.
 pub const NEWS: Thread = Thread { name: "oxiray-news", owner: "Rust driver or worker", ends: "with the connection" };
-/// Takes the stacks of a Python program for whoever asks, or waits for the interpreter for that.
+/// Takes the stacks of a program for whoever asks, or waits for Python's interpreter for that.
 pub const STACKS: Thread =
-    Thread { name: "oxiray-stacks", owner: "Python driver or worker", ends: "when all who asked are answered" };
+    Thread { name: "oxiray-stacks", owner: "driver or worker", ends: "when all who asked are answered" };
 /// Samples a Python program's stacks over a time for whoever asks.
 pub const PROFILE: Thread =
     Thread { name: "oxiray-profile", owner: "Python driver or worker", ends: "when the profile's time is over" };

@@ -10,6 +10,7 @@
 //! errors.rs    errors as their callers have them
 //! results.rs   items that come one by one, several results, groups of methods
 //! retrying.rs  calls that are run again after an error
+//! stacks.rs    where the threads of workers and of this program are
 //! values.rs    values that are read in place, references inside of values
 //! workers.rs   forked ones, and started ones
 //! ```
@@ -24,6 +25,7 @@ mod environment;
 mod errors;
 mod results;
 mod retrying;
+mod stacks;
 mod values;
 mod workers;
 
@@ -76,6 +78,9 @@ const CHECKS: &[Check] = checks![
     retrying::a_task_is_run_as_often_as_its_retries_allow,
     retrying::a_generator_that_is_retried_yields_each_item_once,
     retrying::a_method_is_run_again_in_its_place,
+    stacks::each_thread_is_shown_where_it_is,
+    stacks::who_waits_in_the_kernel_goes_on,
+    stacks::a_program_s_own_handler_is_left_as_it_is,
     values::large_values_are_read_in_the_store,
     values::references_nest,
     values::arguments_may_have_any_names,
