@@ -177,6 +177,11 @@ SETTINGS: dict[str, tuple[Variable, ...]] = {
         Variable("OXIRAY_HISTORY_JOB_BYTES", "the most bytes of history that are kept of a job, of the head's daemon", "256 MiB"),
         Variable("OXIRAY_HISTORY_BYTES", "the most bytes of history that are kept of all sessions, of the head's daemon", "5 GiB"),
         Variable("OXIRAY_HISTORY_DAYS", "for how many days history is kept, of the head's daemon", "30"),
+        Variable(
+            "RAY_DASHBOARD_AGGREGATOR_AGENT_EVENTS_EXPORT_ADDR",
+            "where a head sends what happens as Ray's events, of `oxiray start --head`: a URL of plain HTTP, as that of KubeRay's collector",
+            "nowhere",
+        ),
         Variable("RAY_LOG_TO_DRIVER", "0: the output of workers is not shown in the driver", "1"),
         Variable("OXIRAY_WORKER_LOGS", "0: the daemon writes nothing of what workers print to files", "1"),
         Variable("RAY_ROTATION_MAX_BYTES", "bytes of a worker's file of logs after which it is begun anew, of the daemon", "64 MiB"),

@@ -197,6 +197,26 @@ pub(crate) fn spans(options: &StartOptions) -> anyhow::Result<Option<String>> {
     Ok(Some(given.to_owned()))
 }
 
+/// The variable by which KubeRay names its collector of events.
+const EVENTS: &str = "RAY_DASHBOARD_AGGREGATOR_AGENT_EVENTS_EXPORT_ADDR";
+
+/// The collector that Ray's events are sent to; a head's, since that knows what happens on all nodes.
+pub(crate) fn events(
+    options: &StartOptions,
+    variable: impl Fn(&str) -> Option<String>,
+) -> anyhow::Result<Option<String>> {
+    let said = || variable(EVENTS).filter(|given| !given.is_empty());
+    let Some(given) = options.head.then(said).flatten() else { return Ok(None) };
+    let host = given.strip_prefix("http://").unwrap_or_default();
+    if host.is_empty() || host.starts_with(['/', ':']) {
+        bail!(
+            "{EVENTS}={given} is no collector that events can be sent to: name one that takes them over plain HTTP, such as \
+             http://localhost:8084/v1/events, or unset the variable"
+        );
+    }
+    Ok(Some(given))
+}
+
 /// The address of the page with a key that opens it once.
 fn page(session: &Path) -> anyhow::Result<String> {
     let Running { url, .. } = running(session)?;

@@ -80,6 +80,7 @@ fn head_config(options: &StartOptions, is_first: bool) -> anyhow::Result<HeadCon
         history: dashboard::history(options)?,
         spans: dashboard::spans(options)?,
         keeps_logs: options.of_head.keep_logs_at_head,
+        events: dashboard::events(options, |name| std::env::var(name).ok())?,
     })
 }
 

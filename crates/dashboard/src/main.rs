@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The same program records history, and shows what was recorded of clusters that are gone (`history.rs`); and sends calls as
-//! spans to a collector of OpenTelemetry (`spans.rs`).
+//! spans to a collector of OpenTelemetry (`spans.rs`), and what happens as Ray's events to a collector of those (`export.rs`).
 //!
 //! Who did what is recorded beside that (`audit.rs`).
 //!
@@ -24,6 +24,7 @@ mod answer;
 mod audit;
 mod cluster;
 mod daemon;
+mod export;
 mod history;
 mod jobs;
 mod log;
@@ -37,6 +38,7 @@ mod paths;
 mod profiles;
 mod query;
 mod routes;
+mod sending;
 mod server;
 mod spans;
 mod state;
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         Order::History(options) => history::serve(&options),
         Order::Report(options) => history::report(&options),
         Order::Spans(options) => spans::run(&options),
+        Order::Events(options) => export::run(&options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -23,13 +23,15 @@ pub(crate) enum Order {
     /// Writes what was recorded of a job into one file.
     Report(ReportOptions),
     /// Sends calls as spans to a collector of OpenTelemetry.
-    Spans(SpansOptions),
+    Spans(CollectorOptions),
+    /// Sends what happens as Ray's events to a collector of those.
+    Events(CollectorOptions),
 }
 
-/// Where spans are sent, and of which cluster.
+/// Where something is sent, and of which cluster.
 #[derive(Debug, Args)]
-pub(crate) struct SpansOptions {
-    /// The collector, `http://HOST:4318`.
+pub(crate) struct CollectorOptions {
+    /// The collector: `http://HOST:4318` for spans, `http://HOST:PORT/PATH` for events.
     pub(crate) collector: String,
     /// The directory of the head's session.
     #[arg(long)]

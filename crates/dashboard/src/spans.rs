@@ -4,16 +4,13 @@
 //!
 //! - SPANS-1: an attempt of a call is sent once, when it has ended: as far back as the cluster remembers attempts, and again
 //!   only where this process was started anew.
-//! - SPANS-2: what waits for a collector is bounded, and what had no room is counted and told of.
-
-mod collector;
 
 use crate::daemon::Daemon;
-use crate::options::SpansOptions;
 use crate::log::say;
+use crate::options::CollectorOptions;
+use crate::sending::{Collector, PAUSE, Sending, SendingBounds, Sent, check_url, judged};
 use crate::server::{block_on, end_with_daemon, limit_memory};
 use crate::task_questions::TaskQuestions;
-use collector::{Collector, Sent};
 use oxiray_ids::{JobId, TaskId};
 use oxiray_state::{StateCopy, state_name};
 use oxiray_visitor::{VisitError, json};
@@ -25,39 +22,33 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::fmt::Write as _;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Notify;
 
 /// How long to wait for news of jobs.
 const JOBS_LIMIT: Duration = Duration::from_secs(5);
-/// How many attempts are remembered as sent, and wait to be.
+/// How many attempts are remembered as sent, and how many wait to be.
 const REMEMBERED_MAX: usize = 200_000;
-const WAITING_MAX: usize = 50_000;
-/// How many attempts a request has.
-const BATCH_MAX: usize = 500;
-/// How long to wait where something does not work, doubled each time up to the last.
-const PAUSE: Duration = Duration::from_secs(1);
-const PAUSE_MAX: Duration = Duration::from_secs(60);
+const BOUNDS: SendingBounds = SendingBounds { waiting: 50_000, batch: 500 };
+/// Where collectors take spans.
+const PATH: &str = "/v1/traces";
 /// How long the last spans may take at the end.
 const FINISH_LIMIT: Duration = Duration::from_secs(4);
 
 /// Sends spans until the daemon or a signal ends it.
-pub(crate) fn run(options: &SpansOptions) -> anyhow::Result<()> {
+pub(crate) fn run(options: &CollectorOptions) -> anyhow::Result<()> {
     end_with_daemon(options.daemon)?;
     limit_memory()?;
     let headers = std::env::var("OTEL_EXPORTER_OTLP_HEADERS").unwrap_or_default();
-    let collector = Collector::new(&options.collector, &headers)?;
+    let collector = Collector::new(full_url(&options.collector)?, &headers, judged_spans)?;
     say(&format!("spans of calls are sent to {}", collector.url()));
     let session = options.session.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let exporter = Exporter {
-        session,
-        collector: Arc::new(collector),
         attempts: RefCell::default(),
         questions: TaskQuestions::default(),
-        is_news: Notify::new(),
+        sending: Sending::new(("spans", "attempts of calls"), collector, BOUNDS),
     };
+    let body = |rows: &[TaskRow]| request(&session, rows).to_string();
     block_on(async {
         let daemon = Daemon::enter_reading(&options.session)?;
         let hearing = daemon.clone();
@@ -67,57 +58,48 @@ pub(crate) fn run(options: &SpansOptions) -> anyhow::Result<()> {
             _ = asks_to_end.recv() => Ok(()),
             never = exporter.follow_jobs(&daemon) => match never {},
             never = exporter.ask_for_tasks(&daemon) => match never {},
-            never = exporter.send_on() => match never {},
+            never = exporter.sending.send_on(body) => match never {},
         };
         // What is not sent by then is lost, as by a kill.
-        let _ = tokio::time::timeout(FINISH_LIMIT, exporter.send_all()).await;
+        let _ = tokio::time::timeout(FINISH_LIMIT, exporter.sending.send_all(body)).await;
         result
     })
 }
 
-/// Which attempts were sent, and which wait.
+/// Which attempts were taken already.
 #[derive(Debug, Default)]
-struct Attempts {
+pub(crate) struct Attempts {
     known: BTreeSet<(TaskId, u32)>,
     order: VecDeque<(TaskId, u32)>,
-    waiting: VecDeque<TaskRow>,
-    /// Those that had no room.
-    lost: u64,
 }
 
 impl Attempts {
-    /// Takes those that ended and are not known yet (SPANS-1).
-    fn take(&mut self, rows: Vec<TaskRow>) {
-        for row in rows {
-            let key = (row.task_id, row.attempt);
-            if row.ended_us == 0
-                || !matches!(row.stage, TaskStage::Finished | TaskStage::Failed)
-                || !self.known.insert(key)
-            {
-                continue;
-            }
-            self.order.push_back(key);
-            if self.order.len() > REMEMBERED_MAX
-                && let Some(oldest) = self.order.pop_front()
-            {
-                self.known.remove(&oldest);
-            }
-            if self.waiting.len() >= WAITING_MAX {
-                self.waiting.pop_front();
-                self.lost += 1;
-            }
-            self.waiting.push_back(row);
+    /// Those that ended and were not taken yet (SPANS-1).
+    pub(crate) fn take(&mut self, rows: Vec<TaskRow>) -> Vec<TaskRow> {
+        let has_ended =
+            |row: &TaskRow| row.ended_us > 0 && matches!(row.stage, TaskStage::Finished | TaskStage::Failed);
+        rows.into_iter().filter(|row| has_ended(row) && self.is_new((row.task_id, row.attempt))).collect()
+    }
+
+    fn is_new(&mut self, key: (TaskId, u32)) -> bool {
+        if !self.known.insert(key) {
+            return false;
         }
+        self.order.push_back(key);
+        if self.order.len() > REMEMBERED_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+        true
     }
 }
 
 #[derive(Debug)]
 struct Exporter {
-    session: String,
-    collector: Arc<Collector>,
     attempts: RefCell<Attempts>,
     questions: TaskQuestions,
-    is_news: Notify,
+    sending: Sending<TaskRow>,
 }
 
 impl Exporter {
@@ -140,64 +122,30 @@ impl Exporter {
 
     async fn ask_for_tasks(&self, daemon: &Daemon) -> Infallible {
         let told = |report: StateReport| {
-            self.attempts.borrow_mut().take(report.tables.unwrap_or_default().tasks);
-            self.is_news.notify_one();
+            self.sending.add(self.attempts.borrow_mut().take(report.tables.unwrap_or_default().tasks));
         };
         self.questions.ask(daemon, told).await
     }
+}
 
-    async fn send_on(&self) -> Infallible {
-        let (mut said, mut pause) = (String::new(), PAUSE);
-        loop {
-            let trouble = self.send_all().await;
-            let lost = std::mem::take(&mut self.attempts.borrow_mut().lost);
-            if lost > 0 {
-                say(&format!(
-                    "{lost} attempts of calls had no room while the collector did not answer, and are left out"
-                ));
-            }
-            if let Some(trouble) = trouble {
-                if trouble != said {
-                    say(&format!("spans cannot be sent: {trouble}; what has room is sent later"));
-                }
-                said = trouble;
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(PAUSE_MAX);
-                continue;
-            }
-            if !said.is_empty() {
-                say("spans are sent again");
-            }
-            (said, pause) = (String::new(), PAUSE);
-            self.is_news.notified().await;
-        }
-    }
+/// The URL that spans are posted to.
+fn full_url(given: &str) -> anyhow::Result<String> {
+    check_url(given, "spans", "http://127.0.0.1:4318")?;
+    let base = given.trim_end_matches('/');
+    Ok(if base.ends_with(PATH) { base.to_owned() } else { format!("{base}{PATH}") })
+}
 
-    /// Sends what waits. Returns why that did not work, where it did not.
-    async fn send_all(&self) -> Option<String> {
-        loop {
-            let rows: Vec<TaskRow> = self.attempts.borrow().waiting.iter().take(BATCH_MAX).cloned().collect();
-            if rows.is_empty() {
-                return None;
-            }
-            let body = request(&self.session, &rows).to_string();
-            let collector = Arc::clone(&self.collector);
-            let sent = tokio::task::spawn_blocking(move || collector.send(&body)).await;
-            match sent.unwrap_or_else(|error| Sent::Later(error.to_string())) {
-                Sent::Taken(None) => {}
-                Sent::Taken(Some(said)) | Sent::Refused(said) => {
-                    say(&format!("the collector leaves spans out: {said}"));
-                }
-                Sent::Later(trouble) => return Some(trouble),
-            }
-            let waiting = &mut self.attempts.borrow_mut().waiting;
-            // Some may have had to make room meanwhile.
-            let is_sent =
-                |row: &TaskRow| rows.iter().any(|sent| (sent.task_id, sent.attempt) == (row.task_id, row.attempt));
-            while waiting.front().is_some_and(is_sent) {
-                waiting.pop_front();
-            }
+/// What an answer means: a collector may leave some of them out.
+fn judged_spans(status: u16, text: &str) -> Sent {
+    let told: Json = serde_json::from_str(text).unwrap_or_default();
+    let partial = &told["partialSuccess"];
+    let rejected = partial["rejectedSpans"].as_u64().or_else(|| partial["rejectedSpans"].as_str()?.parse().ok());
+    match (judged(status, text), rejected) {
+        (Sent::Taken(None), Some(rejected)) if rejected > 0 => {
+            let why = partial["errorMessage"].as_str().unwrap_or("it does not say why");
+            Sent::Taken(Some(format!("{rejected} spans: {why}")))
         }
+        (sent, _) => sent,
     }
 }
 
@@ -367,18 +315,36 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_is_taken_once_when_it_has_ended_and_what_waits_is_bounded() {
+    fn an_attempt_is_taken_once_when_it_has_ended() {
         let mut attempts = Attempts::default();
         let runs = TaskRow { stage: TaskStage::Runs, ended_us: 0, ..ended(1) };
-        attempts.take(vec![runs, ended(2)]);
-        attempts.take(vec![ended(1), ended(2), TaskRow { attempt: 1, ..ended(2) }]);
-        assert_eq!(attempts.waiting.len(), 3);
+        assert_eq!(attempts.take(vec![runs, ended(2)]).len(), 1);
+        assert_eq!(attempts.take(vec![ended(1), ended(2), TaskRow { attempt: 1, ..ended(2) }]).len(), 2);
         let many = |from: u32| (from..from + 60_000).map(|attempt| TaskRow { attempt, ..ended(3) }).collect::<Vec<_>>();
-        attempts.take(many(0));
-        assert_eq!((attempts.waiting.len(), attempts.lost), (WAITING_MAX, 10_003), "SPANS-2");
-        for round in 1..4 {
-            attempts.take(many(round * 60_000));
+        for round in 0..4 {
+            assert_eq!(attempts.take(many(round * 60_000)).len(), 60_000);
         }
         assert_eq!((attempts.known.len(), attempts.order.len()), (REMEMBERED_MAX, REMEMBERED_MAX));
+    }
+
+    #[test]
+    fn a_url_gets_the_path_of_traces() {
+        for (given, full) in [
+            ("http://here:4318", "http://here:4318/v1/traces"),
+            ("http://here/otlp/", "http://here/otlp/v1/traces"),
+            ("http://here/v1/traces", "http://here/v1/traces"),
+        ] {
+            assert_eq!(full_url(given).expect("one"), full);
+        }
+    }
+
+    #[test]
+    fn a_collector_says_what_it_leaves_out() {
+        assert_eq!(judged_spans(200, "{}"), Sent::Taken(None));
+        assert_eq!(
+            judged_spans(200, r#"{"partialSuccess":{"rejectedSpans":"2","errorMessage":"old"}}"#),
+            Sent::Taken(Some("2 spans: old".into()))
+        );
+        assert!(matches!(judged_spans(503, "busy"), Sent::Later(_)));
     }
 }

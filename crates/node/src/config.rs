@@ -158,6 +158,8 @@ pub struct HeadConfig {
     pub spans: Option<String>,
     /// Whether a head keeps what tasks printed last that failed on other nodes, for when these are gone.
     pub keeps_logs: bool,
+    /// The collector of Ray's events that what happens is sent to, likewise.
+    pub events: Option<String>,
 }
 
 /// Where a node exports its metrics.

@@ -1,5 +1,5 @@
-//! The processes that answer over HTTP, a head's dashboard and a node's exporter of metrics, the one that records history and the one
-//! that sends spans: one program, started where it was asked for, and again whenever it ends.
+//! The processes that answer over HTTP, a head's dashboard and a node's exporter of metrics, the one that records history and those
+//! that send spans and events: one program, started where it was asked for, and again whenever it ends.
 //!
 //! It is a visitor of this daemon, which never waits for it. Its end is a line in daemon.log, and no reason for anything else.
 
@@ -29,17 +29,23 @@ pub(crate) enum HttpPurpose {
     Metrics(MetricsConfig),
     /// It sends the cluster's calls as spans to that collector.
     Spans(String),
+    /// It sends what happens in the cluster as Ray's events to that collector.
+    Events(String),
 }
 
 impl HttpPurpose {
     /// What a daemon with this configuration starts it for.
     pub(crate) fn all(config: &Config) -> impl Iterator<Item = Self> {
-        let HeadConfig { dashboard, history, spans, .. } = config.head.clone();
+        let HeadConfig { dashboard, history, spans, events, .. } = config.head.clone();
         let of_head = match dashboard {
             Some(dashboard) => Some(Self::Dashboard(dashboard, history)),
             None => history.map(Self::History),
         };
-        of_head.into_iter().chain(config.metrics.clone().map(Self::Metrics)).chain(spans.map(Self::Spans))
+        of_head
+            .into_iter()
+            .chain(config.metrics.clone().map(Self::Metrics))
+            .chain(spans.map(Self::Spans))
+            .chain(events.map(Self::Events))
     }
 
     /// What people call it, and its file among the session's logs.
@@ -49,6 +55,7 @@ impl HttpPurpose {
             Self::History(_) => "history",
             Self::Metrics(_) => "metrics",
             Self::Spans(_) => "spans",
+            Self::Events(_) => "events",
         }
     }
 }
@@ -116,7 +123,11 @@ impl HttpProgram {
     fn command(&self, session: &Session) -> io::Result<Command> {
         let output = create(&session.logs().join(format!("{}.log", self.name())))?;
         let mut command = Command::new(std::env::current_exe()?.with_file_name(PROGRAM));
-        let order = if let HttpPurpose::Spans(_) = &self.purpose { "spans" } else { "serve" };
+        let order = match self.purpose {
+            HttpPurpose::Spans(_) => "spans",
+            HttpPurpose::Events(_) => "events",
+            HttpPurpose::Dashboard(..) | HttpPurpose::History(_) | HttpPurpose::Metrics(_) => "serve",
+        };
         command.arg(order).arg("--session").arg(session.directory()).arg(format!("--daemon={}", std::process::id()));
         match &self.purpose {
             HttpPurpose::Dashboard(config, history) => {
@@ -131,7 +142,7 @@ impl HttpProgram {
                 command.args(host.map(|host| format!("--host={host}")));
                 command.args(open.then_some("--metrics-open"));
             }
-            HttpPurpose::Spans(collector) => {
+            HttpPurpose::Spans(collector) | HttpPurpose::Events(collector) => {
                 command.arg(collector);
             }
         }

@@ -1,21 +1,18 @@
 //! The collector, and what becomes of what it is sent.
 
 use anyhow::{Context as _, bail};
-use serde_json::Value as Json;
 use std::time::Duration;
 use ureq::http::{HeaderName, HeaderValue, Uri};
 
 /// How long an answer may take, and how long it may be, in bytes.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
-/// Where collectors take spans.
-const PATH: &str = "/v1/traces";
 /// What a collector answers that can take nothing for now.
 const LATER: [u16; 4] = [429, 502, 503, 504];
 
 /// What became of a request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Sent {
+pub(crate) enum Sent {
     /// The collector has it, but for what it says.
     Taken(Option<String>),
     /// It will never take this.
@@ -24,29 +21,33 @@ pub(super) enum Sent {
     Later(String),
 }
 
-/// Where spans are sent.
+/// What an answer means, by its status and its text.
+pub(crate) type Judge = fn(u16, &str) -> Sent;
+
+/// Where something is sent.
 #[derive(Debug)]
-pub(super) struct Collector {
+pub(crate) struct Collector {
     agent: ureq::Agent,
     url: String,
     headers: Vec<(HeaderName, HeaderValue)>,
+    judge: Judge,
 }
 
 impl Collector {
     /// The one with this URL, which is sent these headers, `name=value` with commas between.
-    pub(super) fn new(url: &str, headers: &str) -> anyhow::Result<Self> {
+    pub(crate) fn new(url: String, headers: &str, judge: Judge) -> anyhow::Result<Self> {
         let config = ureq::Agent::config_builder().timeout_global(Some(ANSWER_LIMIT)).http_status_as_error(false);
         let agent = config.proxy(None).build().into();
-        Ok(Self { agent, url: full_url(url)?, headers: parsed(headers)? })
+        Ok(Self { agent, url, headers: parsed(headers)?, judge })
     }
 
     /// The URL with its path.
-    pub(super) fn url(&self) -> &str {
+    pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
     /// Sends a request, and waits for the answer.
-    pub(super) fn send(&self, body: &str) -> Sent {
+    pub(crate) fn send(&self, body: &str) -> Sent {
         let mut asked = self.agent.post(&self.url).header("content-type", "application/json");
         for (name, value) in &self.headers {
             asked = asked.header(name, value);
@@ -56,41 +57,34 @@ impl Collector {
             Err(error) => return Sent::Later(format!("{} does not answer: {error}", self.url)),
         };
         let text = answered.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string().unwrap_or_default();
-        judged(answered.status().as_u16(), &text)
+        (self.judge)(answered.status().as_u16(), &text)
     }
 }
 
-/// What an answer means.
-fn judged(status: u16, text: &str) -> Sent {
+/// What an answer means of which only the status counts.
+pub(crate) fn judged(status: u16, text: &str) -> Sent {
     if (200..300).contains(&status) {
-        let told: Json = serde_json::from_str(text).unwrap_or_default();
-        let partial = &told["partialSuccess"];
-        let rejected = partial["rejectedSpans"].as_u64().or_else(|| partial["rejectedSpans"].as_str()?.parse().ok());
-        let said = rejected.filter(|rejected| *rejected > 0).map(|rejected| {
-            format!("{rejected} spans: {}", partial["errorMessage"].as_str().unwrap_or("it does not say why"))
-        });
-        return Sent::Taken(said);
+        return Sent::Taken(None);
     }
     let said = format!("it answers {status}: {:.300}", text.trim());
     if LATER.contains(&status) { Sent::Later(said) } else { Sent::Refused(said) }
 }
 
-/// The URL that spans are posted to.
+/// Looks at a URL that something is sent to; `what` that is, and `example` is one that will do.
 ///
 /// # Errors
-/// Where the URL is none of plain HTTP, or has no host.
-pub(crate) fn full_url(given: &str) -> anyhow::Result<String> {
+/// Where it is none of plain HTTP, or has no host.
+pub(crate) fn check_url(given: &str, what: &str, example: &str) -> anyhow::Result<()> {
     let uri: Uri = given.parse().with_context(|| format!("{given} is no URL"))?;
     if uri.scheme_str() == Some("https") {
         bail!(
-            "{given}: spans are sent by plain HTTP: name a collector of this machine, http://127.0.0.1:4318, which sends them on"
+            "{given}: {what} are sent by plain HTTP: name a collector of this machine, {example}, which sends them on"
         );
     }
     if uri.scheme_str() != Some("http") || uri.host().is_none_or(str::is_empty) {
-        bail!("{given} is no URL of a collector: name one as http://HOST:4318");
+        bail!("{given} is no URL of a collector: name one as {example}");
     }
-    let base = given.trim_end_matches('/');
-    Ok(if base.ends_with(PATH) { base.to_owned() } else { format!("{base}{PATH}") })
+    Ok(())
 }
 
 fn parsed(headers: &str) -> anyhow::Result<Vec<(HeaderName, HeaderValue)>> {
@@ -108,16 +102,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_gets_the_path_of_traces() {
-        for (given, full) in [
-            ("http://here:4318", "http://here:4318/v1/traces"),
-            ("http://here/otlp/", "http://here/otlp/v1/traces"),
-            ("http://here/v1/traces", "http://here/v1/traces"),
-        ] {
-            assert_eq!(full_url(given).expect("one"), full);
-        }
+    fn a_url_is_of_plain_http_and_has_a_host() {
+        assert!(check_url("http://here:4318", "spans", "http://127.0.0.1:4318").is_ok());
         for wrong in ["here:4318", "https://here", "http://", "grpc://here:4317"] {
-            assert!(full_url(wrong).is_err(), "{wrong}");
+            let said = check_url(wrong, "spans", "http://127.0.0.1:4318").expect_err("no URL").to_string();
+            assert!(said.contains(wrong), "{said}");
         }
     }
 
@@ -129,11 +118,7 @@ mod tests {
 
     #[test]
     fn an_answer_says_whether_it_is_sent_again() {
-        assert_eq!(judged(200, "{}"), Sent::Taken(None));
-        assert_eq!(
-            judged(200, r#"{"partialSuccess":{"rejectedSpans":"2","errorMessage":"old"}}"#),
-            Sent::Taken(Some("2 spans: old".into()))
-        );
+        assert_eq!(judged(200, "whatever"), Sent::Taken(None));
         assert!(matches!(judged(503, "busy"), Sent::Later(said) if said.contains("busy")));
         assert!(matches!(judged(400, "what"), Sent::Refused(_)));
     }
