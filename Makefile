@@ -19,6 +19,7 @@
 #   hogs   tasks and actors that take all memory beside honest ones, in a container of 2 GiB and in a pod, for HOGS_SECONDS (10 minutes) each; as root
 #   simulate  clusters simulated under seeds, 20,000 of them or SEEDS=A..B; `make test` runs the first 2,000
 #   fuzz   clients, workers and members that say anything, for FUZZ_SECONDS (60), from FUZZ_SEED on (random, printed); `make test` runs a few seeds
+#   fuzz-porch  requests at the dashboard's door, found by what they cover (cargo-fuzz), for COVERAGE_SECONDS (600); fuzz-frames: frames of the wire
 #   sanitize  the tests of the crates that touch memory by hand, under AddressSanitizer
 #   spill-s3  12 GiB of objects spilled to a disk and to a server that speaks S3, which is killed meanwhile, and read back, with the rates
 #   memory 1,000,000 tasks from one driver: its memory and the daemon's must not grow
@@ -41,7 +42,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := demo
-.PHONY: demo test test-dashboard browser docs-pictures ray-wheel ready-to-test compatibility bench bench-scheduler bench-scale bench-preload bench-train bench-pages bench-operator test-outage ecosystem third-parties libraries libraries-on-ray library-names soak chaos hogs simulate fuzz sanitize memory spill-s3 lint wheel wheels test-packages packaging-tools advisories docs cuda-example clean venv network-tools etcd slurm
+.PHONY: demo test test-dashboard browser docs-pictures ray-wheel ready-to-test compatibility bench bench-scheduler bench-scale bench-preload bench-train bench-pages bench-operator test-outage ecosystem third-parties libraries libraries-on-ray library-names soak chaos hogs simulate fuzz fuzz-porch fuzz-frames sanitize memory spill-s3 lint wheel wheels test-packages packaging-tools advisories docs cuda-example clean venv network-tools etcd slurm
 
 # In a container everybody is root, and pip's advice on that helps nobody.
 export PIP_ROOT_USER_ACTION := ignore
@@ -61,6 +62,7 @@ RAY_VERSION := 2.60.0
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 SEEDS ?= 0..20000
 FUZZ_SECONDS ?= 60
+COVERAGE_SECONDS ?= 600
 HOGS_SECONDS ?= 600
 
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates -type f \( -name '*.rs' -o -name Cargo.toml \))
@@ -159,6 +161,14 @@ chaos: venv $(BUILD)/fuzz-made
 
 fuzz: $(NATIVE)
 	cargo run --release --locked -p oxiray-fuzz -- --daemon $(NATIVE) --seconds $(FUZZ_SECONDS) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
+
+# A workspace of its own (fuzz/), which `make` builds nowhere else. What is found is kept in .build/fuzz: inputs that cover something
+# new in corpus, those that do harm in harm, each of which `fuzz/run TARGET FILE` does again.
+fuzz-porch fuzz-frames: fuzz-%: $(BUILD)/fuzz/bin/cargo-fuzz
+	fuzz/run $* -- -max_total_time=$(COVERAGE_SECONDS)
+
+$(BUILD)/fuzz/bin/cargo-fuzz:
+	cargo install --quiet --locked --root $(BUILD)/fuzz --version 0.13.2 cargo-fuzz
 
 # The sanitizer is part of every toolchain, though its flag counts as unstable. Leaks are not looked for: tests of `processes`
 # end forks of the test's process, which have all that it had.

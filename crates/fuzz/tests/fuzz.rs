@@ -2,6 +2,7 @@
 
 use oxiray_fuzz::hostile::left_out;
 use oxiray_fuzz::hostile::speech::{self, Speech};
+use oxiray_fuzz::porch::PorchEnd;
 use oxiray_fuzz::{frames, journal, porch, run};
 use oxiray_ids::WorkerNumber;
 use oxiray_wire::Message;
@@ -51,14 +52,49 @@ fn who_asks_at_the_porch_is_let_in_with_the_token_alone() {
     for seed in 0..20 {
         let told = porch::run(seed, 5_000);
         total.proven += told.proven;
+        total.open += told.open;
         total.refused += told.refused;
         total.malformed += told.malformed;
         total.partial += told.partial;
     }
     assert!(
-        total.proven > 200 && total.refused > 10_000 && total.malformed > 10_000 && total.partial > 100,
+        total.proven > 200
+            && total.open > 200
+            && total.refused > 10_000
+            && total.malformed > 10_000
+            && total.partial > 100,
         "{total:?}"
     );
+}
+
+/// What coverage begins with reaches whatever can become of a request.
+#[test]
+fn the_seeds_of_requests_come_to_every_end() {
+    let (rules, folder) = (porch::rules(), concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/porch"));
+    let mut found: Vec<(String, PorchEnd)> = std::fs::read_dir(folder)
+        .expect("the seeds are there")
+        .map(|entry| {
+            let path = entry.expect("a file").path();
+            let bytes = std::fs::read(&path).expect("it is read");
+            let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+            (name, porch::look_at(&bytes, &rules, &mut fastrand::Rng::with_seed(0)))
+        })
+        .collect();
+    found.sort_by(|one, other| one.0.cmp(&other.0));
+    let expected = [
+        ("bare", PorchEnd::Malformed),
+        ("elsewhere", PorchEnd::Refused),
+        ("open", PorchEnd::Open),
+        ("page", PorchEnd::Proven),
+        ("partial", PorchEnd::Partial),
+        ("public", PorchEnd::Proven),
+        ("reads", PorchEnd::Refused),
+        ("smuggled", PorchEnd::Malformed),
+        ("submit", PorchEnd::Proven),
+        ("token", PorchEnd::Proven),
+        ("upload", PorchEnd::Proven),
+    ];
+    assert_eq!(found, expected.map(|(name, end)| (name.to_owned(), end)));
 }
 
 /// The message of a frame; nothing where it cannot be read.
