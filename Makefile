@@ -13,7 +13,7 @@
 #   bench-scale  a real head with up to 1,000 members that one program plays over TLS; writes benches/SCALE.md
 #   bench-preload  a GPU task in a fresh worker that has PyTorch already, beside one that imports it
 #   bench-train  training beside Ray 2.60 and torchrun, two workers on the CPU; writes benches/TRAIN.md
-#   bench-pages  the page beside Ray's dashboard in one browser: processes, memory, bytes and time to first paint; writes benches/PAGES.md
+#   bench-pages  the page beside Ray's dashboard in one browser, over large histories, and open while tasks run; writes benches/PAGES.md
 #   soak   20,000 tasks of random device shares with workers killed at random, and 20,000 of shares and memories with trespassers and devices that fall ill
 #   chaos  a mixed load on several daemons while processes of every kind are killed and others mean harm, for CHAOS_SECONDS (30 minutes)
 #   hogs   tasks and actors that take all memory beside honest ones, in a container of 2 GiB and in a pod, for HOGS_SECONDS (10 minutes) each; as root
