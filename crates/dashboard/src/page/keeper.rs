@@ -5,6 +5,7 @@ use super::tables::Tables;
 use crate::daemon::Daemon;
 use oxiray_visitor::{VisitError, json};
 use oxiray_wire::message::{ChronicleFollow, ClusterQuery, StateQuery, StateReport};
+use oxiray_wire::state::StateKind;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -23,8 +24,22 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// How many lists the head was asked for are remembered.
 const LISTS_MAX: usize = 64;
 
-/// A list of the head, and when it was asked for.
-type Remembered = Rc<Mutex<Option<(Instant, Rc<StateReport>)>>>;
+/// A list that is collected from all processes is asked for again after so many times what its answer took, however often the page
+/// asks: they have something else to do.
+const SPARED: u32 = 40;
+/// How old that lets such a list become.
+const SPARED_AGE_MAX: Duration = Duration::from_secs(10);
+
+/// A list of the head: when it was there, how long its answer took, and the answer.
+type Remembered = Rc<Mutex<Option<(Instant, Duration, Rc<StateReport>)>>>;
+
+/// How old a list of that kind may be of which so old a one is wanted, and whose answer took so long.
+fn age_max(kind: StateKind, wanted: Duration, took: Duration) -> Duration {
+    match kind {
+        StateKind::Tasks | StateKind::Objects => wanted.max(took.saturating_mul(SPARED).min(SPARED_AGE_MAX)),
+        _ => wanted,
+    }
+}
 
 /// The page's tables, and who waits for them to change.
 #[derive(Debug)]
@@ -147,7 +162,7 @@ impl Page {
         (Watching(Rc::clone(self)), self.changes.subscribe())
     }
 
-    /// A list of the head that is no older than this. Those who want the same at once ask once.
+    /// A list of the head that is no older than this, or than its answer is worth. Those who want the same at once ask once.
     ///
     /// # Errors
     /// Where the head does not answer.
@@ -166,13 +181,15 @@ impl Page {
             Rc::clone(lists.entry(name).or_default())
         };
         let mut known = place.lock().await;
-        if let Some((_, report)) = known.as_ref().filter(|(at, _)| at.elapsed() < age) {
+        let is_new = |(at, took, _): &&(Instant, Duration, _)| at.elapsed() < age_max(asked.kind, age, *took);
+        if let Some((_, _, report)) = known.as_ref().filter(is_new) {
             return Ok(Rc::clone(report));
         }
+        let asked_at = Instant::now();
         let report = daemon.ask(asked).await?;
         json::check(report.version)?;
         let report = Rc::new(report);
-        *known = Some((Instant::now(), Rc::clone(&report)));
+        *known = Some((Instant::now(), asked_at.elapsed(), Rc::clone(&report)));
         Ok(report)
     }
 }
@@ -180,4 +197,18 @@ impl Page {
 /// Milliseconds since 1970.
 pub(crate) fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_that_costs_much_is_asked_for_less_often() {
+        let age =
+            |kind, took_ms| age_max(kind, Duration::from_millis(1_500), Duration::from_millis(took_ms)).as_millis();
+        let of = |took_ms| age(StateKind::Tasks, took_ms);
+        assert_eq!([0, 5, 37, 100, 500, 20_000].map(of), [1_500, 1_500, 1_500, 4_000, 10_000, 10_000]);
+        assert_eq!(age(StateKind::Jobs, 500), 1_500, "the head knows them itself");
+    }
 }
