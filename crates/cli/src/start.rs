@@ -4,7 +4,7 @@ use crate::arguments::StartOptions;
 use crate::visit;
 use crate::{autoscaler, called, dashboard, labels, say};
 use anyhow::{Context as _, bail};
-use oxiray_node::{Config, HeadConfig, MachineConfig, MemberConfig, Mode, Ready, StoreConfig, lease};
+use oxiray_node::{Config, HeadConfig, MachineConfig, MemberConfig, Mode, Ready, RecordingConfig, StoreConfig, lease};
 use oxiray_wire::session::logs_of;
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -77,10 +77,12 @@ fn head_config(options: &StartOptions, is_first: bool) -> anyhow::Result<HeadCon
         preemption_grace_s: options.of_head.scheduling.preemption_grace_s,
         job_order: options.of_head.scheduling.job_order.clone(),
         dashboard: dashboard::config(options, |name| std::env::var(name).ok())?,
-        history: dashboard::history(options)?,
-        spans: dashboard::spans(options)?,
+        recording: RecordingConfig {
+            history: dashboard::history(options)?,
+            spans: dashboard::spans(options)?,
+            events: dashboard::events(options, |name| std::env::var(name).ok())?,
+        },
         keeps_logs: options.of_head.keep_logs_at_head,
-        events: dashboard::events(options, |name| std::env::var(name).ok())?,
     })
 }
 

@@ -152,12 +152,20 @@ pub struct HeadConfig {
     pub job_order: Option<String>,
     /// What answers over HTTP, where that is wanted.
     pub dashboard: Option<DashboardConfig>,
+    /// Where what happens in the cluster is written down or sent.
+    pub recording: RecordingConfig,
+    /// Whether a head keeps what tasks printed last that failed on other nodes, for when these are gone.
+    pub keeps_logs: bool,
+}
+
+/// Where what happens in a cluster is written down or sent, each by a program beside the daemon.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RecordingConfig {
     /// Where the cluster's history is recorded: a directory, or `s3://bucket/prefix`; nowhere where it is left out.
     pub history: Option<String>,
     /// The collector of OpenTelemetry that calls are sent to as spans, as a URL of plain HTTP; none where it is left out.
     pub spans: Option<String>,
-    /// Whether a head keeps what tasks printed last that failed on other nodes, for when these are gone.
-    pub keeps_logs: bool,
     /// The collector of Ray's events that what happens is sent to, likewise.
     pub events: Option<String>,
 }

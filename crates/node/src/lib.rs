@@ -70,7 +70,8 @@ mod turns;
 mod workers;
 
 pub use config::{
-    Config, DashboardConfig, HeadConfig, MachineConfig, MemberConfig, MetricsConfig, PlanError, StoreConfig,
+    Config, DashboardConfig, HeadConfig, MachineConfig, MemberConfig, MetricsConfig, PlanError, RecordingConfig,
+    StoreConfig,
 };
 pub use daemon::{Mode, Ready, run};
 pub use interpreters::python_command;

@@ -4,7 +4,7 @@
 //! It is a visitor of this daemon, which never waits for it. Its end is a line in daemon.log, and no reason for anything else.
 
 use super::SESSION_VARIABLE;
-use crate::config::{Config, DashboardConfig, HeadConfig, MetricsConfig};
+use crate::config::{Config, DashboardConfig, HeadConfig, MetricsConfig, RecordingConfig};
 use crate::session::{Session, create};
 use oxiray_wire::state::MetricsPlace;
 use std::io;
@@ -36,7 +36,7 @@ pub(crate) enum HttpPurpose {
 impl HttpPurpose {
     /// What a daemon with this configuration starts it for.
     pub(crate) fn all(config: &Config) -> impl Iterator<Item = Self> {
-        let HeadConfig { dashboard, history, spans, events, .. } = config.head.clone();
+        let HeadConfig { dashboard, recording: RecordingConfig { history, spans, events }, .. } = config.head.clone();
         let of_head = match dashboard {
             Some(dashboard) => Some(Self::Dashboard(dashboard, history)),
             None => history.map(Self::History),
