@@ -7,6 +7,7 @@ import os
 import ssl
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
@@ -66,11 +67,41 @@ def test_without_a_word_there_is_none(home: Home) -> None:
 
 
 def test_what_is_said_of_a_dashboard_that_is_not_there_is_told_of(home: Home) -> None:
-    done = start(home, "--dashboard-host=127.0.0.1", "--dashboard-agent-listen-port=52365")
+    done = start(home, "--dashboard-host=127.0.0.1", "--dashboard-allow-host=here")
     home.oxiray("stop", "--force")
     assert done.returncode == 0
-    for option in ("--dashboard-host", "--dashboard-agent-listen-port"):
+    for option in ("--dashboard-host", "--dashboard-allow-host"):
         assert f"{option} (no dashboard was asked for" in done.stdout, done.stdout
+
+
+def health(port: int, path: str) -> int:
+    """The status of an answer; 0 where nobody listens."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
+            assert answer.read() == b"success"
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+    except urllib.error.URLError:
+        return 0
+
+
+def test_each_node_tells_its_health_where_that_was_asked_for(home: Home) -> None:
+    """As the probes of KubeRay ask it, of heads and of workers."""
+    of_head, of_member = free_port(), free_port()
+    assert start(home, f"--dashboard-agent-listen-port={of_head}").returncode == 0
+    try:
+        option = f"--dashboard-agent-listen-port={of_member}"
+        joined = home.oxiray("start", f"--address=127.0.0.1:{home.port}", "--num-cpus=1", option)
+        assert joined.returncode == 0, joined
+        for port in (of_head, of_member):
+            wait_until(lambda port=port: health(port, "/api/local_raylet_healthz") == 200)  # type: ignore[misc]
+            assert health(port, "/api/version") in (401, 404) and health(port, "/") in (401, 404)
+        taken = home.oxiray("start", f"--address=127.0.0.1:{home.port}", "--num-cpus=1", option)
+        assert taken.returncode == 1 and f"port {of_member}" in taken.stderr, taken
+    finally:
+        home.oxiray("stop", "--force")
+    wait_until(lambda: health(of_member, "/api/local_raylet_healthz") == 0)
 
 
 def is_described(folder: Path) -> bool:

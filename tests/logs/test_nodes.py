@@ -198,6 +198,10 @@ def test_a_driver_is_told_once_what_it_was_not_shown(tmp_path: Path, listens: bo
         command = [sys.executable, "-c", textwrap.dedent(text)]
         pipe = subprocess.PIPE
         driver = subprocess.Popen(command, env=home.environment, stdout=pipe, stderr=pipe, text=True)
+        errors: list[str] = []
+        assert driver.stderr is not None
+        reader = threading.Thread(target=errors.extend, args=(driver.stderr,))
+        reader.start()
         wait_until(begun.exists)
         head = _pid_of_head(home)
         os.kill(head, 9)
@@ -207,9 +211,16 @@ def test_a_driver_is_told_once_what_it_was_not_shown(tmp_path: Path, listens: bo
         wait_until(said.exists)
         assert home.oxiray(*start).returncode == 0
         wait_until(lambda: "the head is back" in member_log.read_text())
+        is_told = lambda: any("that were not shown here" in line for line in errors)  # noqa: E731
+        if listens:
+            # It ends when it has heard of that.
+            wait_until(is_told)
         end.touch()
-        out, err = driver.communicate(timeout=60)
-        assert driver.returncode == 0, err
+        assert driver.stdout is not None
+        out = driver.stdout.read()
+        reader.join(60)
+        err = "".join(errors)
+        assert driver.wait(60) == 0, err
         job = out.split("job ")[1].strip()
         told = [line for line in (out + err).splitlines() if "that were not shown here" in line]
         if not listens:

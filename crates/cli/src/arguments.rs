@@ -216,7 +216,8 @@ pub(crate) struct DashboardOptions {
     /// The port of the dashboard; the default is the first free one from 8265 on.
     #[arg(long, value_name = "PORT")]
     pub(crate) dashboard_port: Option<u16>,
-    /// A further port at that address which reports the node's health and nothing else, for probes of KubeRay.
+    /// A port which reports the node's health and nothing else, for probes of KubeRay: a further one of the dashboard, or of
+    /// 127.0.0.1 on a node without one.
     #[arg(long, value_name = "PORT")]
     pub(crate) dashboard_agent_listen_port: Option<u16>,
     /// A name of this machine that requests may have in their Host header, beside its addresses and `localhost`; may be given

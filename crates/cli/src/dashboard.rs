@@ -268,7 +268,6 @@ impl crate::arguments::DashboardOptions {
         let said = [
             ("--dashboard-host", self.dashboard_host.is_some()),
             ("--dashboard-port", self.dashboard_port.is_some()),
-            ("--dashboard-agent-listen-port", self.dashboard_agent_listen_port.is_some()),
             ("--dashboard-allow-host", !self.dashboard_allow_hosts.is_empty()),
             ("--dashboard-tls-cert", self.dashboard_tls_cert.is_some()),
             ("--dashboard-plaintext", self.dashboard_plaintext),
@@ -348,6 +347,15 @@ pub(crate) fn metrics_config(options: &DashboardOptions) -> anyhow::Result<Optio
     Ok(Some(MetricsConfig { host, port, open }))
 }
 
+/// The port at which the node's health is told, where no dashboard tells it.
+pub(crate) fn health_port(options: &StartOptions, config: &HeadConfig) -> anyhow::Result<Option<u16>> {
+    let port = options.of_head.dashboard.dashboard_agent_listen_port.filter(|_| config.dashboard.is_none());
+    if let Some(port) = port {
+        is_free(Ipv4Addr::LOCALHOST.into(), port)?;
+    }
+    Ok(port)
+}
+
 fn host(text: &str) -> anyhow::Result<IpAddr> {
     if text == "localhost" {
         return Ok(Ipv4Addr::LOCALHOST.into());
@@ -358,5 +366,5 @@ fn host(text: &str) -> anyhow::Result<IpAddr> {
 /// The dashboard is started by the daemon, which does not wait for it: a port that somebody has is told of before.
 fn is_free(host: IpAddr, port: u16) -> anyhow::Result<()> {
     let listener = TcpListener::bind(SocketAddr::new(host, port));
-    listener.map(drop).with_context(|| format!("{host} port {port} of the dashboard cannot be listened at"))
+    listener.map(drop).with_context(|| format!("{host} port {port} cannot be listened at"))
 }

@@ -86,6 +86,15 @@ fn head_config(options: &StartOptions, is_first: bool) -> anyhow::Result<HeadCon
     })
 }
 
+/// What the machine offers, as far as it was said.
+fn resources(options: &StartOptions) -> anyhow::Result<BTreeMap<String, f64>> {
+    let mut resources: BTreeMap<String, f64> =
+        options.offer.resources.as_deref().map(labels::resources).transpose()?.unwrap_or_default();
+    let given = [("CPU", options.offer.num_cpus), ("GPU", options.offer.num_gpus), ("memory", options.offer.memory)];
+    resources.extend(given.into_iter().filter_map(|(name, amount)| Some((name.to_owned(), amount?))));
+    Ok(resources)
+}
+
 fn says_what_is_kept(options: &StartOptions) -> bool {
     options.keep_cluster || options.authority_file.is_some() || options.of_head.keep_logs_at_head
 }
@@ -121,12 +130,8 @@ fn config(options: &StartOptions) -> anyhow::Result<Config> {
     if options.token_file.is_some() && join.is_none() {
         bail!("--token-file is of use with --address=HOST:PORT only: it lets this machine into that cluster");
     }
-    let mut resources: BTreeMap<String, f64> =
-        options.offer.resources.as_deref().map(labels::resources).transpose()?.unwrap_or_default();
-    let given = [("CPU", options.offer.num_cpus), ("GPU", options.offer.num_gpus), ("memory", options.offer.memory)];
-    resources.extend(given.into_iter().filter_map(|(name, amount)| Some((name.to_owned(), amount?))));
     let machine = MachineConfig {
-        resources,
+        resources: resources(options)?,
         labels: labels::of_node(options.labels.as_deref(), options.labels_file.as_deref())?,
         object_store_memory: options.offer.object_store_memory,
         spill_directory: options.object_spilling_directory.clone(),
@@ -143,6 +148,7 @@ fn config(options: &StartOptions) -> anyhow::Result<Config> {
         mig: options.devices.mig.clone(),
     };
     let head = head_config(options, join.is_none())?;
+    let health_port = dashboard::health_port(options, &head)?;
     let member = MemberConfig {
         join,
         token_file: options.token_file.as_deref().map(token_file).transpose()?,
@@ -155,6 +161,7 @@ fn config(options: &StartOptions) -> anyhow::Result<Config> {
         head,
         member,
         metrics: dashboard::metrics_config(&options.of_head.dashboard)?,
+        health_port,
         temp_dir: options.temp_dir.clone(),
         port: options.port.filter(|_| options.head),
         interpreter: None,

@@ -2,7 +2,7 @@
  * The parts that views are put together of: heads, facts, badges, empty states, errors, the side sheet and confirmations.
  * @module
  */
-import { html, useEffect, useRef, useState } from "./vendor/preact.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
 import { utc, moment } from "./format.js";
 import { Refusal } from "./api.js";
 
@@ -87,7 +87,8 @@ export function Sheet({ title, kind, onClose, children }) {
   const sheet = useRef(/** @type {HTMLElement | null} */ (null));
   const close = useRef(onClose);
   close.current = onClose;
-  useEffect(() => {
+  // Before it is seen: whoever sees it may press Escape.
+  useLayoutEffect(() => {
     const before = /** @type {HTMLElement | null} */ (document.activeElement);
     sheet.current?.focus({ preventScroll: true });
     const onKey = (/** @type {KeyboardEvent} */ event) => {

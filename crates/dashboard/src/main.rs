@@ -59,6 +59,7 @@ fn main() -> ExitCode {
     oxiray_processes::unblock_signals();
     let result = match Program::parse().order {
         Order::Serve(options) => server::run(&options),
+        Order::Health(options) => server::tell_health(&options),
         Order::History(options) => history::serve(&options),
         Order::Report(options) => history::report(&options),
         Order::Spans(options) => spans::run(&options),

@@ -18,6 +18,8 @@ pub(crate) struct Program {
 pub(crate) enum Order {
     /// Answers for the cluster of one session, or records it.
     Serve(Box<Options>),
+    /// Tells that a node is healthy, and nothing else.
+    Health(HealthOptions),
     /// Shows what was recorded.
     History(HistoryOptions),
     /// Writes what was recorded of a job into one file.
@@ -36,6 +38,17 @@ pub(crate) struct CollectorOptions {
     /// The directory of the head's session.
     #[arg(long)]
     pub(crate) session: PathBuf,
+    /// The process to end with.
+    #[arg(long)]
+    pub(crate) daemon: Option<u32>,
+}
+
+/// Where it is told that a node is healthy.
+#[derive(Debug, Args)]
+pub(crate) struct HealthOptions {
+    /// The port of 127.0.0.1.
+    #[arg(long)]
+    pub(crate) port: u16,
     /// The process to end with.
     #[arg(long)]
     pub(crate) daemon: Option<u32>,

@@ -5,7 +5,7 @@ use crate::audit::{self, Asker, Audit, Noted};
 use crate::daemon::Daemon;
 use crate::history::{Asked as HistoryAsked, Past, Recorder, Recording, read};
 use crate::log::say;
-use crate::options::Options;
+use crate::options::{HealthOptions, Options};
 use crate::page::Page;
 use crate::profiles::Profiles;
 use crate::routes::{self, Answers, Request, Site};
@@ -27,7 +27,7 @@ use oxiray_visitor::Description;
 use oxiray_wire::session::logs_of;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, setrlimit};
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -85,12 +85,29 @@ pub(crate) fn limit_memory() -> anyhow::Result<()> {
 
 /// What is answered to everybody.
 pub(crate) fn open(is_without_page: bool) -> Vec<OpenPath> {
-    let constant = |path, content_type, body| OpenPath { path, content_type, body };
     let mode = br#"{"authentication_mode": "token"}"#;
-    let health = HEALTH.map(|path| constant(path, "application/text; charset=utf-8", b"success".as_slice()));
-    let mode = constant("/api/authentication_mode", "application/json; charset=utf-8", mode.as_slice());
+    let content_type = "application/json; charset=utf-8";
+    let mode = OpenPath { path: "/api/authentication_mode", content_type, body: mode.as_slice() };
     let page = PAGE.iter().copied().filter(|_| !is_without_page);
-    health.into_iter().chain([mode]).chain(page).collect()
+    health().into_iter().chain([mode]).chain(page).collect()
+}
+
+/// What probes are answered.
+fn health() -> [OpenPath; 3] {
+    HEALTH.map(|path| OpenPath { path, content_type: "application/text; charset=utf-8", body: b"success".as_slice() })
+}
+
+/// Tells that the node is healthy until the daemon or a signal ends it.
+pub(crate) fn tell_health(options: &HealthOptions) -> anyhow::Result<()> {
+    end_with_daemon(options.daemon)?;
+    limit_memory()?;
+    block_on(async {
+        let mut asks_to_end = signal(SignalKind::terminate())?;
+        let porch = open_health(Ipv4Addr::LOCALHOST.into(), options.port, Vec::new())?;
+        say(&format!("the node's health is told at {}", porch.address()));
+        asks_to_end.recv().await;
+        Ok(())
+    })
 }
 
 /// Records history until the daemon or a signal ends it, and answers nobody.
@@ -218,12 +235,7 @@ fn open_porches(
     // The porch lets a bounded number in, and whoever is in has a place until its connection ends.
     let mut porches = vec![Porch::open(main, move |arrival| drop(sender.send(arrival)), tell_refused)?];
     if let Some(port) = options.agent_port {
-        let hosts = rules.hosts.clone();
-        let open = rules.open.iter().filter(|path| HEALTH.contains(&path.path)).copied().collect();
-        let health = PorchRules { hosts, open, ..PorchRules::default() };
-        let listener = address::listen(options.host, Some(port))?;
-        // No secret opens anything there, so that none is a wrong one.
-        porches.push(Porch::open(PorchOptions { listener, rules: Arc::new(health), tls: None }, drop, drop)?);
+        porches.push(open_health(options.host, port, rules.hosts.clone())?);
     }
     if options.metrics_only {
         say(&format!("metrics are exported at {}", porches[0].address()));
@@ -239,6 +251,14 @@ fn open_porches(
         ));
     }
     Ok(porches)
+}
+
+/// The door at which the node's health is told and nothing else.
+fn open_health(host: IpAddr, port: u16, hosts: Vec<String>) -> anyhow::Result<Porch> {
+    let rules = PorchRules { hosts, open: health().to_vec(), ..PorchRules::default() };
+    let listener = address::listen(host, Some(port))?;
+    // No secret opens anything there, so that none is a wrong one.
+    Ok(Porch::open(PorchOptions { listener, rules: Arc::new(rules), tls: None }, drop, drop)?)
 }
 
 /// Serves one peer until it goes.

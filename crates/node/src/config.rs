@@ -72,6 +72,9 @@ pub struct Config {
     pub member: MemberConfig,
     /// Where metrics are exported, where that is wanted.
     pub metrics: Option<MetricsConfig>,
+    /// A port of 127.0.0.1 where it is told that the node is healthy, and nothing else; of a node without a dashboard, which
+    /// tells that itself.
+    pub health_port: Option<u16>,
     /// Where sessions live; `OXIRAY_TMPDIR` and its like where it is left out.
     pub temp_dir: Option<PathBuf>,
     /// The port that the session's address ends with.

@@ -4,7 +4,6 @@
 //! for 3.10 and newer. Its layout has been the same since 3.3, and the two functions are in every CPython,
 //! so they are declared here.
 
-use crate::process;
 use oxiray_runtime::{Pinned, PrivateMapping};
 use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
@@ -121,19 +120,6 @@ impl Pin {
         let mapping = slf.get().pinned.private(range);
         Ok(mapping.map(|mapping| Private { mapping, _taken: taken, _pin: slf.clone().unbind() }))
     }
-}
-
-/// Stored objects that are read from now on may be had by `Pin.private`.
-#[pyfunction]
-fn keep_descriptors() -> PyResult<()> {
-    process::required()?.keep_descriptors();
-    Ok(())
-}
-
-pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<Pin>()?;
-    module.add_class::<Private>()?;
-    module.add_function(wrap_pyfunction!(keep_descriptors, module)?)
 }
 
 /// How many bytes of stored objects stay pinned since their readers write to them.

@@ -69,7 +69,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<generator::ObjectRefGenerator>()?;
     module.add_class::<caller::Caller>()?;
     module.add_class::<actors::Hold>()?;
-    buffer::register(module)?;
+    module.add_class::<buffer::Pin>()?;
+    module.add_class::<buffer::Private>()?;
     module.add_class::<template::Template>()?;
     module.add_class::<metrics::Metric>()?;
     module.add_class::<completion::Completion>()?;

@@ -111,6 +111,13 @@ fn configure_retries(delay_ms: u64, memory_retries: i64, memory_delay_ms: u64) -
     Ok(())
 }
 
+/// Stored objects that are read from now on may be had by `Pin.private`.
+#[pyfunction]
+fn keep_descriptors() -> PyResult<()> {
+    process::required()?.keep_descriptors();
+    Ok(())
+}
+
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(objects_known, module)?)?;
     module.add_function(wrap_pyfunction!(figures, module)?)?;
@@ -119,6 +126,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(watch, module)?)?;
     module.add_function(wrap_pyfunction!(keep_on_device, module)?)?;
     module.add_function(wrap_pyfunction!(note_environment, module)?)?;
+    module.add_function(wrap_pyfunction!(keep_descriptors, module)?)?;
     module.add_function(wrap_pyfunction!(free, module)?)?;
     module.add_function(wrap_pyfunction!(collect_garbage, module)?)?;
     module.add_function(wrap_pyfunction!(configure_lineage, module)?)?;

@@ -27,6 +27,8 @@ pub(crate) enum HttpPurpose {
     History(String),
     /// It exports the metrics of the node.
     Metrics(MetricsConfig),
+    /// It tells at that port that the node is healthy.
+    Health(u16),
     /// It sends the cluster's calls as spans to that collector.
     Spans(String),
     /// It sends what happens in the cluster as Ray's events to that collector.
@@ -44,6 +46,7 @@ impl HttpPurpose {
         of_head
             .into_iter()
             .chain(config.metrics.clone().map(Self::Metrics))
+            .chain(config.health_port.map(Self::Health))
             .chain(spans.map(Self::Spans))
             .chain(events.map(Self::Events))
     }
@@ -54,6 +57,7 @@ impl HttpPurpose {
             Self::Dashboard(..) => "dashboard",
             Self::History(_) => "history",
             Self::Metrics(_) => "metrics",
+            Self::Health(_) => "health",
             Self::Spans(_) => "spans",
             Self::Events(_) => "events",
         }
@@ -126,10 +130,17 @@ impl HttpProgram {
         let order = match self.purpose {
             HttpPurpose::Spans(_) => "spans",
             HttpPurpose::Events(_) => "events",
+            HttpPurpose::Health(_) => "health",
             HttpPurpose::Dashboard(..) | HttpPurpose::History(_) | HttpPurpose::Metrics(_) => "serve",
         };
-        command.arg(order).arg("--session").arg(session.directory()).arg(format!("--daemon={}", std::process::id()));
+        command.arg(order).arg(format!("--daemon={}", std::process::id()));
+        if !matches!(self.purpose, HttpPurpose::Health(_)) {
+            command.arg("--session").arg(session.directory());
+        }
         match &self.purpose {
+            HttpPurpose::Health(port) => {
+                command.arg(format!("--port={port}"));
+            }
             HttpPurpose::Dashboard(config, history) => {
                 add_dashboard(&mut command, config);
                 command.args(history.iter().map(|place| format!("--history={place}")));
