@@ -59,7 +59,8 @@ def board(playwright: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             program.write_text(PROGRAM)
             submitted = home.oxiray("job", "submit", "--no-wait", "--submission-id=train-1", "--", "python", str(program))
             assert submitted.returncode == 0, submitted.stderr
-            wait_until(lambda: "under way" in made.ask("jobs/train-1/log")["text"], 120)
+            # The page's answer has a part of it, and its workers may have printed more than that before.
+            wait_until(lambda: "under way" in home.oxiray("job", "logs", "train-1").stdout, 120)
             wait_until(lambda: made.ask("overview")["waiting"] >= 3)
             yield made
         finally:
