@@ -201,8 +201,10 @@ fn a_device_comes_back_when_nvml_says_that_it_is_free() {
     node.request(3);
     let [first, second] = node.leases[..] else { panic!("two GPUs, two leases: {:?}", node.leases) };
 
-    let told =
-        serde_json::json!({"resource": "GPU", "id": "1", "busy_percent": 87, "used_bytes": 6000, "total_bytes": 24000});
+    let told = serde_json::json!({
+        "resource": "GPU", "id": "1", "slot": 1, "busy_percent": 87, "used_bytes": 6000, "total_bytes": 24000,
+        "power_mw": null, "temperature_c": null, "processes": [{"pid": std::process::id(), "bytes": 1}],
+    });
     assert_eq!(node.second_use(), told);
     assert_eq!(node.detail()["devices"][1]["use"], told);
 
