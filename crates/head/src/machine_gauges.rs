@@ -85,8 +85,8 @@ impl<'a> MachineGauges<'a> {
         let mut by_name: BTreeMap<String, WorkerStatistics> = BTreeMap::new();
         for worker in workers {
             let sum = by_name.entry(component(names.get(&worker.pid))).or_default();
-            sum.resident_kib += worker.resident_kib;
-            sum.own_kib += worker.own_kib;
+            sum.resident_kib = sum.resident_kib.saturating_add(worker.resident_kib);
+            sum.own_kib = sum.own_kib.saturating_add(worker.own_kib);
             sum.cpu_permille = sum.cpu_permille.saturating_add(worker.cpu_permille);
             sum.files = sum.files.saturating_add(worker.files);
         }
@@ -113,7 +113,8 @@ impl<'a> MachineGauges<'a> {
         let mut by_name: BTreeMap<String, u64> = BTreeMap::new();
         for process in gpus.flat_map(|used| &used.processes) {
             if let Some(name) = names.get(&process.pid) {
-                *by_name.entry(component(Some(name))).or_default() += process.bytes;
+                let sum = by_name.entry(component(Some(name))).or_default();
+                *sum = sum.saturating_add(process.bytes);
             }
         }
         let of_name = |(name, bytes): (String, u64)| {
