@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import ray
 from ray.exceptions import ActorDiedError, ActorUnavailableError, RayActorError
-from watching import alive, wait_until
+from watching import alive, stop, wait_until
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -342,7 +342,7 @@ def test_a_death_that_is_heard_of_late_is_one(tmp_path) -> None:
     actor = Actor.options(max_restarts=1).remote(tmp_path / "log")
     pid = ray.get(actor.pid.remote())
     reaper = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    os.kill(reaper, signal.SIGSTOP)
+    stop(reaper)
     goes_on = threading.Timer(1.5, os.kill, (reaper, signal.SIGCONT))
     goes_on.start()
     with pytest.raises(RayActorError) as caught:

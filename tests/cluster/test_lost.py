@@ -18,7 +18,7 @@ import ray
 from ray.cluster_utils import Cluster, Node
 
 from nodes import three_nodes
-from watching import wait_until
+from watching import stop, stopped, wait_until
 
 MIB = 1 << 20
 #: Far longer than a process takes to say what it has to say: whoever is paused misses the order in which it came.
@@ -28,12 +28,9 @@ PAUSE_S = 0.4
 @contextmanager
 def paused(pid: int) -> Iterator[None]:
     """The process stands still meanwhile, and a moment longer."""
-    os.kill(pid, signal.SIGSTOP)
-    try:
+    with stopped(pid):
         yield
         time.sleep(PAUSE_S)
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 def streams_of(daemon: int, head: int) -> Iterator[tuple[socket.socket, bool]]:
@@ -181,7 +178,7 @@ def test_a_member_that_lost_its_stream_and_does_not_end_is_ended() -> None:
         node = cluster.add_node(num_cpus=1, resources={"there": 4})
         process = on(Process, "there").remote()
         assert ray.get(process.first_of.remote(b"1"), timeout=60) == 49
-        os.kill(node.pid, signal.SIGSTOP)
+        stop(node.pid)
         for stream, is_to_head in streams_of(node.pid, cluster.head_node.pid):
             if is_to_head:
                 stream.shutdown(socket.SHUT_RDWR)

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 import ray
 from homes import PREAMBLE, Home, free_port
-from watching import alive, wait_until
+from watching import alive, stopped, wait_until
 
 
 class Etcd:
@@ -276,12 +276,11 @@ os._exit(0)
     with client:
         assert client.stdout.readline() == "ready\n"
         old = first.pid()
-        os.kill(old, signal.SIGSTOP)
-        client.stdin.write("\n")
-        client.stdin.flush()
-        wait_until(second.is_head, timeout=60)
-        second.program("kv._internal_kv_put('after', b'2')")
-        os.kill(old, signal.SIGCONT)
+        with stopped(old):
+            client.stdin.write("\n")
+            client.stdin.flush()
+            wait_until(second.is_head, timeout=60)
+            second.program("kv._internal_kv_put('after', b'2')")
         wait_until(lambda: not alive(old))
         assert client.stdout.readline().split()[0] == "0", "the old head acknowledged something"
     second.program("""

@@ -23,7 +23,7 @@ from homes import PREAMBLE, Home, free_port
 from oxiray._cli import native_binary
 from s3 import BUCKET, S3Server, serving
 from test_start import listening
-from watching import alive, wait_until
+from watching import alive, stopped, wait_until
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -123,17 +123,6 @@ class Cluster:
 def lines(path: Path) -> list[dict[str, Any]]:
     with gzip.open(path, "rt") as file:
         return [json.loads(line) for line in file]
-
-
-@contextlib.contextmanager
-def stopped(pid: int) -> Iterator[None]:
-    """A recorder that does nothing meanwhile: it makes its folder anew where that is missing."""
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        wait_until(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 def names(rows: list[dict[str, Any]]) -> set[str]:

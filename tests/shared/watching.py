@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 #: How long to leave the processor to the others between two looks, in seconds.
@@ -17,6 +19,30 @@ def wait_until(holds: Callable[[], object], timeout: float = 60.0) -> None:
     while not holds():
         assert time.monotonic() < end, "it did not come to hold in time"
         time.sleep(_PAUSE)
+
+
+def stop(pid: int) -> None:
+    """The process is stopped once this returns: `kill` returns before the threads of a busy machine have heard of it."""
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: all(_state(entry) in "TZX" for entry in Path(f"/proc/{pid}/task").iterdir()))
+
+
+def _state(thread: Path) -> str:
+    """The letter of a thread's state; `X` for one that has ended."""
+    try:
+        return (thread / "stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"
+
+
+@contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """The process is stopped meanwhile, and goes on afterwards."""
+    try:
+        stop(pid)
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 def written(path: Path, timeout: float = 60.0) -> str:

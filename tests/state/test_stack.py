@@ -19,7 +19,7 @@ from ray.cluster_utils import Cluster
 from ray.util import state
 
 from commands import run
-from watching import wait_until
+from watching import stopped, wait_until
 
 #: PR_SET_DUMPABLE.
 _SET_DUMPABLE = 4
@@ -179,11 +179,8 @@ def test_a_task_that_runs_and_one_that_does_not(cluster: ray.RayContext, go: Pat
 def test_the_driver_and_processes_that_do_not_answer_are_there(cluster: ray.RayContext) -> None:
     actor = Sleeper.remote()
     pid = ray.get(actor.pid.remote())
-    os.kill(pid, signal.SIGSTOP)
-    try:
+    with stopped(pid):
         told = {row["pid"]: row for row in stacks(address_of(cluster))}
-    finally:
-        os.kill(pid, signal.SIGCONT)
     assert told[os.getpid()]["worker_type"] == "DRIVER"
     assert "test_the_driver_and_processes_that_do_not_answer_are_there" in functions(told[os.getpid()])
     assert told[pid]["stacks"] == [] and "did not answer" in told[pid]["note"]

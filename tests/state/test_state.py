@@ -20,7 +20,7 @@ from ray.util.state.common import ActorState, TaskState
 from ray.util.state.exception import RayStateApiException, ServerUnavailable
 
 from commands import run
-from watching import wait_until
+from watching import stopped, wait_until
 
 
 @ray.remote
@@ -379,14 +379,11 @@ class Stopped:
 def test_what_a_stopped_process_knows_is_missing_and_said_to_be(cluster: ray.RayContext) -> None:
     actor = Stopped.remote()
     pid = ray.get(actor.pid.remote())
-    os.kill(pid, signal.SIGSTOP)
-    try:
+    with stopped(pid):
         with pytest.raises(RayStateApiException, match=f"Failed to retrieve all tasks .* did not answer .* pid {pid}"):
             state.list_tasks()
         with pytest.warns(UserWarning, match=f"pid {pid}"):
             assert state.list_tasks(raise_on_missing_output=False)
-    finally:
-        os.kill(pid, signal.SIGCONT)
     assert state.list_tasks()
 
 
@@ -402,14 +399,11 @@ def test_a_question_is_given_up_after_its_timeout(cluster: ray.RayContext) -> No
         partial(state.get_task, task),
         partial(state.get_objects, task.hex()),
     ]
-    os.kill(pid, signal.SIGSTOP)
-    try:
+    with stopped(pid):
         for question in questions:
             # The cluster waits 5 s for a process that does not answer.
             with pytest.raises(ServerUnavailable, match=r"given up: .* timeout=0\.1 seconds; ask with a longer one"):
                 question(timeout=0.1)
-    finally:
-        os.kill(pid, signal.SIGCONT)
     # The answers that nobody waited for are not taken for those to later questions.
     for question in questions:
         assert question(timeout=float("inf"))
