@@ -245,9 +245,10 @@ def main() -> None:
     order = json.load(sys.stdin)
     from oxiray._environment_setup import _end_with
 
+    # In every thread but the one that waits for it: each has what was blocked when it was started.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     threading.Thread(target=_end_with, args=(order["daemon"],), daemon=True).start()
     job = Job(order)
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     threading.Thread(target=job.end_on_request, daemon=True).start()
     job.run()
     sys.stdout.flush()

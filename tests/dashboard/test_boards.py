@@ -31,14 +31,13 @@ pytestmark = [
     pytest.mark.skipif(not RAY.exists(), reason="Ray's wheel is absent: `make bench` installs it into .build/ray"),
 ]
 GPU = "NVIDIA H100 80GB HBM3|GPU-{slot}||85899345920|40000000000|{holder}||71\nwarm={slot}:350000:61\n"
-#: Questions without an answer here, by a part of them.
+#: Questions without an answer here, by what is found in them.
 UNANSWERED = {
     "ray_tpu_": "a machine with TPUs says nothing of their use, which only libtpu's own process knows",
     "ray_memory_manager_worker_eviction_total": "nobody was ended for want of memory",
     "autoscaler_pending_nodes": "no machine was asked for",
     "autoscaler_recently_failed_nodes": "no node has died",
-    "ray_component_gpu_percentage": "a driver reports the load of the whole GPU",
-    'ray_tasks{IsRetry!="0"': "the head knows which name a worker runs, not at which attempt",
+    r'^clamp_min\(sum\(ray_tasks\{IsRetry!="0"': "the head knows which name a worker runs, not at which attempt",
     "autoscaler_pending_resources": "a question for what is to come beside what there is, which is nothing",
 }
 PROGRAM = """
@@ -162,7 +161,7 @@ def prometheus() -> Iterator[Prometheus]:
                 assert program.stdout.readline() == "ready\n"
                 wait_until((folder / "holder").exists)
                 slot, pid = map(int, (folder / "holder").read_text().split())
-                answers.write(gpus(slot, f"{pid}:40000000000"))
+                answers.write(gpus(slot, f"{pid}:40000000000") + f"sm={slot}:{pid}:35\n")
                 wait_until((session / "prom_metrics_service_discovery.json").exists)
                 found = Prometheus(folder, session)
                 yield found
@@ -190,7 +189,7 @@ def questions() -> list[tuple[str, str]]:
 
 
 def test_each_question_of_rays_board_has_an_answer(prometheus: Prometheus) -> None:
-    asked = [(title, question) for title, question in questions() if not any(part in question for part in UNANSWERED)]
+    asked = [(title, question) for title, question in questions() if not any(re.search(part, question) for part in UNANSWERED)]
     assert len(asked) > 50
     unanswered: list[tuple[str, str]] = asked
 

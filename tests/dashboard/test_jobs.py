@@ -136,9 +136,10 @@ def test_a_job_says_by_which_signal_it_is_stopped(client: JobSubmissionClient, t
     )
     wait_until(lambda: "up" in client.get_job_logs("asked"), timeout=120)
     client.stop_job("asked")
-    assert ended(client, "asked").status == JobStatus.STOPPED
+    told = ended(client, "asked")
+    assert told.status == JobStatus.STOPPED
     printed = client.get_job_logs("asked")
-    assert printed == "up\n" + "asked" * (1 << 20) + " last\n", (len(printed), printed[:100], printed[-100:])
+    assert printed == "up\n" + "asked" * (1 << 20) + " last\n", (told, len(printed), printed[:100], printed[-100:])
 
 
 def test_a_log_is_followed_until_the_job_ends(client: JobSubmissionClient) -> None:

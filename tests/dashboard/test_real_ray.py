@@ -118,6 +118,8 @@ def rays_head() -> Iterator[str]:
     """A head of Ray's with its dashboard. Its folder has a short name: sockets lie in it."""
     port, gcs = free_port(), free_port()
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "OXIRAY_"))}
+    # Otherwise it asks for a token where this user has one of Ray's.
+    variables["RAY_AUTH_MODE"] = "disabled"
     with tempfile.TemporaryDirectory(prefix="ray", dir="/tmp", ignore_cleanup_errors=True) as folder:
         command = [
             str(RAY / "ray"), "start", "--head", "--block", "--num-cpus=1", f"--port={gcs}", f"--dashboard-port={port}",

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::c_uint;
 use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nvml_wrapper::bitmasks::event::EventTypes;
 use nvml_wrapper::enum_wrappers::device::{P2pCapabilitiesIndex, P2pStatus, TemperatureSensor, TopologyLevel};
@@ -36,6 +37,8 @@ const FABRIC_COMPLETED: u8 = 3;
 const RECOVERY_ACTION: FieldId = FieldId(230);
 const REMAP_PENDING: FieldId = FieldId(144);
 const REMAP_FAILED: FieldId = FieldId(145);
+/// How long ago a process computed that computes now.
+const COMPUTES: Duration = Duration::from_secs(2);
 /// How long one wait for an error takes, in milliseconds.
 const ERROR_WAIT_MS: u32 = 1000;
 
@@ -344,9 +347,26 @@ fn memory_of_processes(device: &Device<'_>) -> Listed {
     }
     let add = |all: u64, bytes: &Option<u64>| Some(all.saturating_add((*bytes)?));
     let all_bytes = if is_listed { of.values().try_fold(0, add) } else { None };
-    let process =
-        |(pid, bytes): (u32, Option<u64>)| ProcessMemory { pid, bytes: bytes.unwrap_or(0), ..ProcessMemory::default() };
+    let busy = busy_of_processes(device);
+    let process = |(pid, bytes): (u32, Option<u64>)| {
+        let busy_percent = busy.as_ref().map(|busy| busy.get(&pid).copied().unwrap_or(0));
+        ProcessMemory { pid, bytes: bytes.unwrap_or(0), busy_percent, ..ProcessMemory::default() }
+    };
     Listed { processes: of.into_iter().map(process).collect(), all_bytes }
+}
+
+/// The part of the last moments in which a device computed for each process that it computed for, in percent; nothing
+/// where its driver does not tell that.
+fn busy_of_processes(device: &Device<'_>) -> Option<BTreeMap<u32, u32>> {
+    let since = SystemTime::now().checked_sub(COMPUTES)?.duration_since(UNIX_EPOCH).ok()?;
+    let mut samples = match device.process_utilization_stats(u64::try_from(since.as_micros()).ok()?) {
+        Ok(samples) => samples,
+        Err(NvmlError::NotFound) => Vec::new(),
+        Err(_) => return None,
+    };
+    // The last word on each stands.
+    samples.sort_unstable_by_key(|sample| sample.timestamp);
+    Some(samples.into_iter().map(|sample| (sample.pid, sample.sm_util.min(100))).collect())
 }
 
 /// The device that `CUDA_VISIBLE_DEVICES` calls `id`: a number, a UUID, or the unambiguous beginning of one.

@@ -236,6 +236,11 @@ fn how_much_devices_are_used_is_told(answers: &Path) {
     let processes: Vec<(u32, u64)> =
         numbered.uses()[0].usage.processes.iter().map(|process| (process.pid, process.bytes)).collect();
     assert_eq!(processes, [(11, 80), (12, 5)], "one that computes and draws is counted once");
+    assert!(numbered.uses()[0].usage.processes.iter().all(|process| process.busy_percent.is_none()), "not told");
+    std::fs::write(answers, "NVIDIA L4|GPU-a||24000|6000|11:70,12:5||3\nsm=0:11:35\nsm=0:77:60\n").unwrap();
+    let busy: Vec<(u32, Option<u32>)> =
+        numbered.uses()[0].usage.processes.iter().map(|process| (process.pid, process.busy_percent)).collect();
+    assert_eq!(busy, [(11, Some(35)), (12, Some(0))], "who has memory and computes nothing is told of");
     std::fs::write(answers, format!("lost=1\n{}", two("3"))).unwrap();
     let usage = Usage { is_lost: true, ..Usage::default() };
     let lost = DeviceUse { resource: "GPU", slot: 1, id: "1".to_owned(), usage };

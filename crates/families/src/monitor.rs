@@ -104,6 +104,8 @@ pub struct ProcessMemory {
     pub pid: u32,
     /// How much it has; 0 where that is not told.
     pub bytes: u64,
+    /// The part of the last moments in which the device computed for it, in percent, where that is told.
+    pub busy_percent: Option<u32>,
     /// Its parent, the parent of that, and so on, where somebody has looked.
     pub ancestors: Vec<u32>,
     /// What the kernel calls it, where somebody has looked.

@@ -2,6 +2,7 @@
 
 use crate::census::Census;
 use crate::chronicle::{Chronicle, Readers};
+use crate::ended_tasks::EndedTasks;
 use crate::ends::Ends;
 use crate::following::Following;
 use crate::metrics::Metrics;
@@ -12,6 +13,7 @@ use crate::training::Training;
 pub(crate) struct Figures {
     pub(crate) metrics: Metrics,
     pub(crate) ends: Ends,
+    pub(crate) ended_tasks: EndedTasks,
     pub(crate) census: Census,
     pub(crate) following: Following,
     pub(crate) chronicle: Chronicle,

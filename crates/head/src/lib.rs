@@ -37,6 +37,7 @@ mod clock;
 mod core;
 mod deadlocks;
 mod demands;
+mod ended_tasks;
 mod ends;
 mod failures;
 mod fairness;

@@ -104,24 +104,27 @@ impl<'a> MachineGauges<'a> {
             ]
             .map(|(gauge, value)| (gauge, tags.clone(), value))
         };
-        by_name.into_iter().flat_map(of_name).chain(self.device_memory_of_components(names)).collect()
+        by_name.into_iter().flat_map(of_name).chain(self.devices_of_components(names)).collect()
     }
 
-    /// What its workers have of the memory of GPUs, added up by what they run.
-    fn device_memory_of_components(&self, names: &BTreeMap<u32, &str>) -> Vec<ClusterSample> {
+    /// What its workers have of GPUs and of their memory, added up by what they run.
+    fn devices_of_components(&self, names: &BTreeMap<u32, &str>) -> Vec<ClusterSample> {
         let gpus = self.member.state.uses.iter().filter(|used| used.resource == GPU);
-        let mut by_name: BTreeMap<String, u64> = BTreeMap::new();
+        let mut by_name: BTreeMap<String, (u64, Option<u32>)> = BTreeMap::new();
         for process in gpus.flat_map(|used| &used.processes) {
             if let Some(name) = names.get(&process.pid) {
-                let sum = by_name.entry(component(Some(name))).or_default();
-                *sum = sum.saturating_add(process.bytes);
+                let (bytes, busy) = by_name.entry(component(Some(name))).or_default();
+                *bytes = bytes.saturating_add(process.bytes);
+                let more = process.busy_percent.map(|more| busy.unwrap_or(0).saturating_add(more));
+                *busy = more.or(*busy);
             }
         }
-        let of_name = |(name, bytes): (String, u64)| {
+        let of_name = |(name, (bytes, busy)): (String, (u64, Option<u32>))| {
             let tags = vec![("Component", name), ("ip", self.member.told.ip.clone())];
-            (ClusterGauge::ComponentGpuMemory, tags, bytes as f64 / MEBIBYTE)
+            let busy = busy.map(|busy| (ClusterGauge::ComponentGpu, tags.clone(), f64::from(busy)));
+            [(ClusterGauge::ComponentGpuMemory, tags, bytes as f64 / MEBIBYTE)].into_iter().chain(busy)
         };
-        by_name.into_iter().map(of_name).collect()
+        by_name.into_iter().flat_map(of_name).collect()
     }
 
     /// Its devices: whether they are given, how much of each is granted, and how much they are used.

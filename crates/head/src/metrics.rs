@@ -87,8 +87,9 @@ gauges! {
     AutoscalerResources: "autoscaler_cluster_resources", "What the living nodes offer in whole";
     AutoscalerWanted: "autoscaler_pending_resources", "What waits for nodes";
     RunningJobs: "ray_running_jobs", "Jobs that run";
+    FinishedJobs: "ray_finished_jobs_total", "Jobs that ended";
     JobDuration: "ray_job_duration_s", "Seconds that a job took, of those ended jobs that are remembered";
-    Tasks: "ray_tasks", "Tasks that run, and those whose owners wait for a worker";
+    Tasks: "ray_tasks", "Tasks that run, those whose owners wait for a worker, and how many attempts ended, of the jobs that are remembered";
     Actors: "ray_actors", "Actors by state, the dead that are remembered among them";
     PlacementGroups: "ray_placement_groups", "Placement groups by state, the removed that are remembered among them";
     Unscheduled: "ray_scheduler_unscheduleable_tasks", "Requests for workers that wait for resources";
@@ -134,6 +135,7 @@ gauges! {
     ComponentOwnMb: "ray_component_uss_mb", "The same in MB";
     ComponentShared: "ray_component_shared_bytes", "Bytes of their memory that they share with others";
     ComponentGpuMemory: "ray_component_gpu_memory_mb", "MiB of GPUs' memory that the workers of a name have";
+    ComponentGpu: "ray_component_gpu_percentage", "How much of one GPU the workers of a name take, in percent, where its driver tells";
     ComponentFiles: "ray_component_num_fds", "Files that the workers of a name have open";
     WorkerEvictions: "ray_memory_manager_worker_eviction_total", "Workers that were ended because memory ran out";
     WorkerFailures: "ray_node_manager_unexpected_worker_failure_total", "Workers that died without anybody wanting it";

@@ -203,7 +203,7 @@ fn a_device_comes_back_when_nvml_says_that_it_is_free() {
 
     let told = serde_json::json!({
         "resource": "GPU", "id": "1", "slot": 1, "busy_percent": 87, "used_bytes": 6000, "total_bytes": 24000,
-        "power_mw": null, "temperature_c": null, "processes": [{"pid": std::process::id(), "bytes": 1}],
+        "power_mw": null, "temperature_c": null, "processes": [{"pid": std::process::id(), "bytes": 1, "busy_percent": null}],
     });
     assert_eq!(node.second_use(), told);
     assert_eq!(node.detail()["devices"][1]["use"], told);

@@ -15,7 +15,7 @@
 //! gives it such an instance and `uses=MIG-5a:4242:524288` says which processes have memory of that, `minor=0:2` gives its device node the number 2 (else that of its place),
 //! `pair=0:1:NODE,NV4` connects the first two by four NVLinks and host bridges of one NUMA node (`BRD`, `PIX`, `PXB`, `PHB`,
 //! `NODE`, `SYS`), `fabric=0:9a5c1f00-2b3d-4e5f-8a9b-0c1d2e3f4a5b:3` has NVLink connect the first one to part 3 of that cluster of machines, `mps=0:4242:524288` lists process 4242 among the first one's clients of an MPS server. `recovery=0:1` says that the first
-//! one needs recovery action 1, `warm=0:350000:61` that it draws 350 W and has 61 °C, `remap=0:pending` or `remap=0:failed` what became of rows of its memory. Each `xid=0:31` that
+//! one needs recovery action 1, `warm=0:350000:61` that it draws 350 W and has 61 °C, `sm=0:4242:35` that it computes for process 4242 in 35 % of the time, `remap=0:pending` or `remap=0:failed` what became of rows of its memory. Each `xid=0:31` that
 //! is added while an event set is open is an error 31 of the first one; the first wait for one makes a file beside that with
 //! the answers, whose name ends with `.waits`. A field left empty makes its question return 3 (not supported).
 //! It is CUDA's driver library, too: see `cuda.rs`.
@@ -69,6 +69,8 @@ struct Answers {
     minors: Vec<(usize, c_uint)>,
     /// Milliwatts, and degrees Celsius.
     warmth: Vec<(usize, [c_uint; 2])>,
+    /// Processes that are computed for, each with the part of the time in percent.
+    computing: Vec<(usize, [c_uint; 2])>,
     recoveries: Vec<(usize, c_uint)>,
     remaps: Vec<(usize, String)>,
     xids: Vec<(usize, c_ulonglong)>,
@@ -155,11 +157,8 @@ impl Answers {
                 Some(("uses", of)) => uses.push(of.split_once(':')?),
                 Some(("minor", of)) => answers.minors.push(numbered(of)?),
                 Some(("recovery", of)) => answers.recoveries.push(numbered(of)?),
-                Some(("warm", of)) => {
-                    let (index, of) = of.split_once(':')?;
-                    let (power, degrees) = of.split_once(':')?;
-                    answers.warmth.push((index.parse().ok()?, [power.parse().ok()?, degrees.parse().ok()?]));
-                }
+                Some(("warm", of)) => answers.warmth.push(two_numbers(of)?),
+                Some(("sm", of)) => answers.computing.push(two_numbers(of)?),
                 Some(("remap", of)) => answers.remaps.push(numbered(of)?),
                 Some(("xid", of)) => answers.xids.push(numbered(of)?),
                 Some(("pair", of)) => answers.pairs.push(Pair::parse(of)?),
@@ -253,6 +252,13 @@ impl Gpu {
 fn numbered<T: FromStr>(of: &str) -> Option<(usize, T)> {
     let (index, said) = of.split_once(':')?;
     Some((index.parse().ok()?, said.parse().ok()?))
+}
+
+/// A GPU's index and two numbers that are said of it, as in `0:350000:61`.
+fn two_numbers(of: &str) -> Option<(usize, [c_uint; 2])> {
+    let (index, of) = of.split_once(':')?;
+    let (first, second) = of.split_once(':')?;
+    Some((index.parse().ok()?, [first.parse().ok()?, second.parse().ok()?]))
 }
 
 fn processes(text: &str) -> Option<Vec<(u32, u64)>> {
@@ -516,6 +522,49 @@ pub unsafe extern "C" fn nvmlDeviceGetPowerUsage(device: Handle, milliwatts: *mu
 pub unsafe extern "C" fn nvmlDeviceGetTemperature(device: Handle, _sensor: c_uint, degrees: *mut c_uint) -> c_int {
     // SAFETY: passed on to the caller.
     with_warmth(device, |[_, celsius]| unsafe { write(degrees, celsius) })
+}
+
+/// `nvmlProcessUtilizationSample_t`.
+#[repr(C)]
+pub struct ProcessUtilization {
+    pid: c_uint,
+    timestamp_us: c_ulonglong,
+    processors: c_uint,
+    memory: c_uint,
+    encoder: c_uint,
+    decoder: c_uint,
+}
+
+/// # Safety
+/// As in NVML: `count` must be valid, and `samples` null or writable for `*count` entries.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetProcessUtilization(
+    device: Handle,
+    samples: *mut ProcessUtilization,
+    count: *mut c_uint,
+    since_us: c_ulonglong,
+) -> c_int {
+    read_anew();
+    with_answers(|answers| {
+        let index = (device as usize).wrapping_sub(1);
+        let of_device = answers.computing.iter().filter(|(of, _)| *of == index).map(|(_, found)| *found);
+        let found: Vec<[c_uint; 2]> = of_device.collect();
+        if found.is_empty() {
+            return NOT_SUPPORTED;
+        }
+        // SAFETY: the caller vouches for it.
+        let room = unsafe { count.replace(found.len() as c_uint) } as usize;
+        if samples.is_null() || room < found.len() {
+            return INSUFFICIENT_SIZE;
+        }
+        for (place, [pid, processors]) in found.into_iter().enumerate() {
+            let sample =
+                ProcessUtilization { pid, timestamp_us: since_us + 1, processors, memory: 0, encoder: 0, decoder: 0 };
+            // SAFETY: `place` is below the room that the caller vouches for.
+            unsafe { samples.add(place).write(sample) };
+        }
+        SUCCESS
+    })
 }
 
 /// What power a device draws, and how warm it is.

@@ -39,6 +39,7 @@ pub(crate) mod code;
 pub(crate) mod contained;
 pub(crate) mod daemon;
 pub(crate) mod draining;
+pub(crate) mod ended_calls;
 pub(crate) mod execute;
 pub(crate) mod fresh_groups;
 pub(crate) mod groups;

@@ -8,13 +8,14 @@ use super::validation::clear_long_environment;
 use crate::actors::{Actor, ActorState, Making};
 use crate::census::{CallReport, Heard, OPEN_MAX, PATIENCE, Question, patience, reports};
 use crate::clock::Alarm;
+use crate::ended_tasks::Alike;
 use oxiray_ids::{NodeId, TaskId, WorkerId};
 use oxiray_machine::{Key, check_name, cut};
 use oxiray_resources::{Quantity, ResourceName};
 use oxiray_state::list;
 use oxiray_wire::Message;
 use oxiray_wire::message::{
-    Amount, CallError, Failure, FailureCode, ObjectLogQuery, StackQuery, StateQuery, StateReport, TaskLog,
+    Amount, CallError, EndedCalls, Failure, FailureCode, ObjectLogQuery, StackQuery, StateQuery, StateReport, TaskLog,
     TaskLogQuery, TaskRecord, TaskStage,
 };
 use oxiray_wire::state::{Amounts, STATE_VERSION, StateKind, TaskRow, TaskSurroundings};
@@ -22,6 +23,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Processes that are named which did not answer, at most.
 const NAMED_MAX: usize = 8;
+/// Counts of calls that ended, of one process at a time, at most: it has two for each name with a count, twice.
+const ENDED_MAX: usize = 1_000;
 /// Resources of one call that are shown, at most.
 const RESOURCES_MAX: usize = 32;
 
@@ -81,6 +84,11 @@ impl HeadCore {
         }
         let Some(by) = self.clients.id_of(from) else { return };
         let pid = self.workers.pid_of(from).unwrap_or(0);
+        for told in log.ended.drain(..).take(ENDED_MAX) {
+            let EndedCalls { name, is_retry, has_failed, count } = told;
+            let job = self.clients.job_of(from).filter(|job| self.jobs.known.get(*job).is_some());
+            self.figures.ended_tasks.add(Alike { job, name: cut(name), is_retry, has_failed }, count);
+        }
         if log.number == 0 {
             if !log.records.is_empty() {
                 self.figures.census.remember(&log, by, pid);

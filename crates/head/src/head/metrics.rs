@@ -81,7 +81,11 @@ impl HeadCore {
     fn gauges_of_cluster(&self, leaves_names_out: bool) -> Vec<ClusterSample> {
         let jobs = self.jobs.known.iter().filter(|job| job.end.is_none()).count();
         let groups = counted(self.groups.known.iter().map(|group| group.phase.state().name()));
-        let mut gauges = vec![(ClusterGauge::RunningJobs, Vec::new(), jobs as f64)];
+        let ended = (self.jobs.known.last_number() as usize).saturating_sub(jobs);
+        let mut gauges = vec![
+            (ClusterGauge::RunningJobs, Vec::new(), jobs as f64),
+            (ClusterGauge::FinishedJobs, Vec::new(), ended as f64),
+        ];
         gauges.extend(groups.into_iter().map(|(state, count)| {
             let tags = vec![("Source", "gcs".to_owned()), ("State", state.to_owned())];
             (ClusterGauge::PlacementGroups, tags, count as f64)
@@ -94,9 +98,14 @@ impl HeadCore {
         // Those that are somewhere, by where they are.
         let placed = actors.iter().filter(|((.., address), _)| !address.is_empty());
         let placed = placed.map(|(series, count)| (series.clone(), *count)).collect();
-        gauges.extend(named(ClusterGauge::Actors, "executor", placed, leaves_names_out));
-        gauges.extend(named(ClusterGauge::Actors, "gcs", actors, leaves_names_out));
-        gauges.extend(named(ClusterGauge::Tasks, "executor", self.task_counts(), leaves_names_out));
+        gauges.extend(named(ClusterGauge::Actors, &[("Source", "executor")], placed, leaves_names_out));
+        gauges.extend(named(ClusterGauge::Actors, &[("Source", "gcs")], actors, leaves_names_out));
+        let running = [("IsRetry", "0"), ("Source", "executor")];
+        gauges.extend(named(ClusterGauge::Tasks, &running, self.task_counts(), leaves_names_out));
+        for (is_retry, digit) in [(false, "0"), (true, "1")] {
+            let ended = [("IsRetry", digit), ("Source", "owner")];
+            gauges.extend(named(ClusterGauge::Tasks, &ended, self.ended_counts(is_retry), leaves_names_out));
+        }
         gauges.extend(self.figures.ends.unwanted().map(|((kind, duty, name, address), count)| {
             let out_of_memory = *kind == ExitKind::OutOfMemory;
             let gauge = if out_of_memory { ClusterGauge::WorkerEvictions } else { ClusterGauge::WorkerFailures };
@@ -134,6 +143,18 @@ impl HeadCore {
                 let entry = ("PENDING_NODE_ASSIGNMENT", wanted.label.clone(), String::new(), String::new());
                 *counts.entry(entry).or_default() += waiting.count;
             }
+        }
+        counts
+    }
+
+    /// Attempts of tasks and calls that ended: the first ones of each, or those after.
+    fn ended_counts(&self, is_retry: bool) -> Counts {
+        let mut counts = Counts::new();
+        for (alike, count) in self.figures.ended_tasks.iter().filter(|(alike, _)| alike.is_retry == is_retry) {
+            let state = if alike.has_failed { "FAILED" } else { "FINISHED" };
+            let job = alike.job.map(|job| job.hex()).unwrap_or_default();
+            let known = counts.entry((state, alike.name.clone(), job, String::new())).or_default();
+            *known = usize::try_from(count).unwrap_or(usize::MAX);
         }
         counts
     }
@@ -204,8 +225,14 @@ impl HeadCore {
     }
 }
 
-/// Counts as series. The first [`NAMES_MAX`] names of a job have their own, unless names are left out.
-fn named(gauge: ClusterGauge, source: &'static str, counts: Counts, leaves_names_out: bool) -> Vec<ClusterSample> {
+/// Counts as series, with tags that all of them have. The first [`NAMES_MAX`] names of a job have their own, unless names
+/// are left out.
+fn named(
+    gauge: ClusterGauge,
+    of_all: &[(&'static str, &str)],
+    counts: Counts,
+    leaves_names_out: bool,
+) -> Vec<ClusterSample> {
     let mut names: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut series: Counts = Counts::new();
     for ((state, name, job, address), count) in counts {
@@ -217,15 +244,14 @@ fn named(gauge: ClusterGauge, source: &'static str, counts: Counts, leaves_names
             (false, false) => OTHER_NAMES.to_owned(),
         };
         known.insert(name.clone());
-        *series.entry((state, name, job, address)).or_default() += count;
+        let known = series.entry((state, name, job, address)).or_default();
+        *known = known.saturating_add(count);
     }
     let one = |((state, name, job, address), count): ((&str, String, String, String), usize)| {
-        let mut tags = vec![("JobId", job), ("Name", name), ("NodeAddress", address)];
-        tags.extend([("Source", source.to_owned()), ("State", state.to_owned())]);
-        if gauge == ClusterGauge::Tasks {
-            tags.insert(0, ("IsRetry", "0".to_owned()));
-        }
+        let mut tags = vec![("JobId", job), ("Name", name), ("NodeAddress", address), ("State", state.to_owned())];
+        tags.extend(of_all.iter().map(|(key, value)| (*key, (*value).to_owned())));
         tags.retain(|(_, value)| !value.is_empty());
+        tags.sort_unstable();
         (gauge, tags, count as f64)
     };
     series.into_iter().map(one).collect()
@@ -261,7 +287,7 @@ mod tests {
 
     #[test]
     fn names_of_a_job_are_bounded_and_nobody_is_lost() {
-        let shown = named(ClusterGauge::Actors, "gcs", counts(NAMES_MAX + 50), false);
+        let shown = named(ClusterGauge::Actors, &[("Source", "gcs")], counts(NAMES_MAX + 50), false);
         assert_eq!(shown.len(), NAMES_MAX + 1);
         let (_, tags, count) = shown.last().expect("the others");
         assert!(tags.contains(&("Name", OTHER_NAMES.to_owned())) && (count - 50.0).abs() < f64::EPSILON, "{tags:?}");
@@ -271,7 +297,7 @@ mod tests {
 
     #[test]
     fn names_may_be_left_out() {
-        let shown = named(ClusterGauge::Tasks, "executor", counts(3), true);
+        let shown = named(ClusterGauge::Tasks, &[("IsRetry", "0"), ("Source", "executor")], counts(3), true);
         let tags = [
             ("IsRetry", "0"),
             ("JobId", "01000000"),

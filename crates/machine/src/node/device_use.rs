@@ -110,7 +110,12 @@ impl NodeCore {
 /// Those of which it is told how much they have, the largest first.
 fn shown(processes: &[ProcessMemory]) -> Vec<ProcessUse> {
     let told = processes.iter().filter(|process| process.bytes > 0);
-    let mut told: Vec<ProcessUse> = told.map(|process| ProcessUse { pid: process.pid, bytes: process.bytes }).collect();
+    let use_of = |process: &ProcessMemory| ProcessUse {
+        pid: process.pid,
+        bytes: process.bytes,
+        busy_percent: process.busy_percent,
+    };
+    let mut told: Vec<ProcessUse> = told.map(use_of).collect();
     told.sort_unstable_by_key(|process| (std::cmp::Reverse(process.bytes), process.pid));
     told.truncate(PROCESSES_MAX);
     told

@@ -6,6 +6,7 @@
 //! - LOG-3: an actor's constructor is told of as long as the actor lives, however many calls ended since.
 
 use crate::core::calls::Task;
+use crate::core::ended_calls::EndedCalls;
 use oxiray_ids::{PlacementGroupId, TaskId, WorkerId};
 use oxiray_wire::message::{
     ActorCreate, Amount, Assign, Call, CallError, CallOrigin, Content, TaskRecord, TaskStage, Value,
@@ -80,6 +81,8 @@ pub(crate) struct TaskLog {
     last: [Arc<str>; 2],
     /// How many of `ended`, the last ones, nobody was told of.
     untold: usize,
+    /// How many ended, of which nobody was told.
+    pub(crate) counts: EndedCalls,
     /// When they are told.
     pub(crate) tell_at: Option<Instant>,
     /// When this process began, and the same in microseconds since 1970.
@@ -103,7 +106,8 @@ impl TaskLog {
         let environment = String::new();
         let last = [Arc::from(""), Arc::from("")];
         let (resources, group, constructor) = (None, None, None);
-        Self { ended, places, free, last, untold: 0, tell_at: None, began, resources, group, environment, constructor }
+        let (untold, counts, tell_at) = (0, EndedCalls::default(), None);
+        Self { ended, places, free, last, untold, counts, tell_at, began, resources, group, environment, constructor }
     }
 }
 
@@ -182,6 +186,7 @@ impl TaskLog {
         if let Some(error) = entry.error.as_deref_mut().filter(|(_, known)| known.is_empty()) {
             error.1 = text.chars().take(TEXT_MAX).collect();
         }
+        count(&mut self.counts, entry);
         if self.ended.len() < ENDED_MAX {
             let (task, [name, label]) = (TaskId::NIL, self.last.clone());
             let (started, error, resources, origin, sent_to) = (None, None, None, None, None);
@@ -217,6 +222,7 @@ impl TaskLog {
         made.goes_on = false;
         made.entry.ended = ended;
         made.entry.error = error.and_then(error_of);
+        count(&mut self.counts, &made.entry);
         self.tell_later(ended)
     }
 
@@ -234,7 +240,7 @@ impl TaskLog {
             self.ended.pop_front();
         }
         let [name, label] = self.named(&task.work.name, &task.work.label);
-        self.ended.push_back(Entry {
+        let entry = Entry {
             task: id,
             name,
             label,
@@ -245,7 +251,9 @@ impl TaskLog {
             resources: Some(Arc::new(lost.needs)),
             origin: Some(task.origin(lost.worker.map(|_| task.times.sent_us))),
             sent_to: lost.worker,
-        });
+        };
+        count(&mut self.counts, &entry);
+        self.ended.push_back(entry);
         self.note_untold(now)
     }
 
@@ -314,6 +322,12 @@ impl TaskLog {
         let running = running.map(|place| self.record(&place.entry, TaskStage::Runs));
         self.constructed().into_iter().chain(ended).chain(running).collect()
     }
+}
+
+/// An attempt ended.
+fn count(counts: &mut EndedCalls, entry: &Entry) {
+    let name = if entry.label.is_empty() { &entry.name } else { &entry.label };
+    counts.add(name, entry.attempt > 0, entry.error.is_some());
 }
 
 fn stage(entry: &Entry) -> TaskStage {

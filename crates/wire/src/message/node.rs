@@ -226,6 +226,9 @@ pub struct ProcessUse {
     /// Bytes.
     #[field(2)]
     pub bytes: u64,
+    /// The part of the last moments in which the device computed for it, in percent, where that is told.
+    #[field(3)]
+    pub busy_percent: Option<u32>,
 }
 
 /// The devices of one resource.

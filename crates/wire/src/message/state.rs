@@ -187,6 +187,26 @@ pub struct TaskLog {
     /// The runtime environment of the process that tells, as JSON; empty for none.
     #[field(3)]
     pub environment: String,
+    /// How many attempts ended since this was told last. Only what is told unasked has it.
+    #[field(4)]
+    pub ended: Vec<EndedCalls>,
+}
+
+/// Attempts that ended alike.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
+pub struct EndedCalls {
+    /// What the calls are called in lists; empty for all that are of no name of their own here.
+    #[field(1)]
+    pub name: String,
+    /// Whether an attempt of each was made before.
+    #[field(2)]
+    pub is_retry: bool,
+    /// Whether they failed.
+    #[field(3)]
+    pub has_failed: bool,
+    /// How many.
+    #[field(4)]
+    pub count: u64,
 }
 
 /// One attempt of a call.

@@ -6,8 +6,9 @@ use oxiray_ids::{WorkerId, WorkerNumber};
 use oxiray_machine::NAME_BYTES_MAX;
 use oxiray_wire::Message;
 use oxiray_wire::message::{
-    ActorLookup, GroupBundle, GroupCreate, LeaseReturn, NodeJoin, NodeReport, PlaceRefused, Placed, PlacementStrategy,
-    ProxiedClientJoined, StateFilter, StateQuery, TaskLog, TaskRecord, WorkerDied, WorkerForked, WorkerGone,
+    ActorLookup, EndedCalls, GroupBundle, GroupCreate, LeaseReturn, NodeJoin, NodeReport, PlaceRefused, Placed,
+    PlacementStrategy, ProxiedClientJoined, StateFilter, StateQuery, TaskLog, TaskRecord, WorkerDied, WorkerForked,
+    WorkerGone,
 };
 use oxiray_wire::state::StateKind;
 use prost::Message as _;
@@ -141,6 +142,7 @@ fn names_that_are_too_long_are_refused_and_descriptions_cut() {
             number: 0,
             environment: "\u{1}".repeat(1 << 20),
             records: vec![TaskRecord { task: oxiray_ids::TaskId::new([1; 24]), name, ..TaskRecord::default() }],
+            ended: vec![EndedCalls { name: "\u{1}".repeat(1 << 20), count: u64::MAX, ..EndedCalls::default() }; 3],
         },
     );
     world.say(driver, TaskLog::default());

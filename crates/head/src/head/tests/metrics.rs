@@ -5,7 +5,7 @@ use crate::members::OWN;
 use oxiray_accelerators::DeviceUse;
 use oxiray_families::{ProcessMemory, Usage};
 use oxiray_wire::Message;
-use oxiray_wire::message::{MetricsQuery, NodeState, StateQuery};
+use oxiray_wire::message::{EndedCalls, MetricsQuery, NodeState, StateQuery, TaskLog};
 use oxiray_wire::state::{Flow, MemoryStatistics, NodeStatistics, StateKind, WorkerStatistics};
 
 fn measured(cpu_permille: u32) -> NodeStatistics {
@@ -39,7 +39,7 @@ fn a_node_exports_its_machine_with_the_tags_of_the_session() {
     world.say(driver, request(1, &[CPU, GPU]));
     let (_, worker) = world.granted(driver, 1);
     let pid = world.core.as_head_mut().workers.pid_of(worker).expect("it was forked");
-    let process = ProcessMemory { pid, bytes: 3 << 20, ..ProcessMemory::default() };
+    let process = ProcessMemory { pid, bytes: 3 << 20, busy_percent: Some(7), ..ProcessMemory::default() };
     let usage = Usage { processes: vec![process], ..Usage::default() };
     world.core.devices_measured(vec![DeviceUse { resource: "GPU", slot: 0, id: "0".to_owned(), usage }]);
     let shown = text(&mut world, &MetricsQuery { is_export: true, ..MetricsQuery::default() });
@@ -60,6 +60,7 @@ fn a_node_exports_its_machine_with_the_tags_of_the_session() {
         ("ray_component_rss_bytes", "2097152.0"),
         ("ray_node_gpus_available", "1.0"),
         ("ray_component_gpu_memory_mb", "3.0"),
+        ("ray_component_gpu_percentage", "7.0"),
         ("oxiray_device_share", "1.0"),
         ("ray_cluster_active_nodes", "1.0"),
     ];
@@ -124,4 +125,30 @@ fn names_of_tasks_and_what_waits_are_told() {
             && !few.lines().any(|line| line.starts_with("ray_tasks") && line.contains("Name=")),
         "{few}"
     );
+}
+
+#[test]
+fn what_ended_is_counted_by_name_attempt_and_end_as_long_as_its_job_is_remembered() {
+    let mut world = World::new(1, 0);
+    let driver = world.driver();
+    world.say(driver, request(1, &[CPU]));
+    let (_, worker) = world.granted(driver, 1);
+    let ended = |name: &str, is_retry, has_failed, count| EndedCalls { name: name.into(), is_retry, has_failed, count };
+    let first = vec![ended("f", false, false, 3), ended("f", false, true, 1), ended("f", true, false, 1)];
+    for told in [first, vec![ended("f", false, false, 2)]] {
+        world.say(worker, TaskLog { ended: told, ..TaskLog::default() });
+    }
+    let shown = text(&mut world, &MetricsQuery::default());
+    let line = |is_retry: u8, state: &str, count: u8| {
+        format!(
+            "ray_tasks{{IsRetry=\"{is_retry}\",JobId=\"01000000\",Name=\"f\",Source=\"owner\",State=\"{state}\"}} {count}.0\n"
+        )
+    };
+    for line in [line(0, "FINISHED", 5), line(0, "FAILED", 1), line(1, "FINISHED", 1)] {
+        assert!(shown.contains(&line), "{line} in {shown}");
+    }
+    assert!(shown.contains("ray_finished_jobs_total 0.0\n"), "{shown}");
+    world.core.driver_left(driver);
+    world.settle();
+    assert!(text(&mut world, &MetricsQuery::default()).contains("ray_finished_jobs_total 1.0\n"));
 }

@@ -31,7 +31,7 @@ impl<I: Io> Client<I> {
             }
         }));
         let environment = self.log.environment.clone();
-        self.io.send_now(DAEMON, &Told { number, records, environment });
+        self.io.send_now(DAEMON, &Told { number, records, environment, ended: Vec::new() });
     }
 
     /// Somebody asks where the threads of this process are, or what they do over a time.
@@ -80,10 +80,10 @@ impl<I: Io> Client<I> {
 
     /// Tells the daemon of calls that ended since it was told last.
     pub(crate) fn tell_of_ended(&mut self) {
-        let records = self.log.take_untold();
+        let (records, ended) = (self.log.take_untold(), self.log.counts.take());
         if !records.is_empty() && self.daemon.lost.is_none() {
             let environment = self.log.environment.clone();
-            self.io.send_now(DAEMON, &Told { number: 0, records, environment });
+            self.io.send_now(DAEMON, &Told { number: 0, records, environment, ended });
         }
     }
 }
