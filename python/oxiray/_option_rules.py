@@ -375,16 +375,11 @@ def check_strategy(strategy: Any) -> None:
             "of oxiray.util.scheduling_strategies."
         )
     if isinstance(strategy, PlacementGroupSchedulingStrategy):
-        check_named_group(strategy.placement_group, strategy.placement_group_bundle_index)
+        check_named_group(strategy.placement_group)
 
 
-def check_named_group(group: Any, bundle_index: int) -> None:
-    """Check what is said of a placement group (at `.remote()`), as far as that shows without asking for it."""
-    if group in (None, "default") and bundle_index != -1:
-        raise ValueError(
-            "If placement group is not set, the value of bundle index must be -1. placement_group_bundle_index is "
-            f"{bundle_index}: leave it out, or give a placement group"
-        )
+def check_named_group(group: Any) -> None:
+    """Check what is named as a placement group (at `.remote()`). Its bundle is looked at when the group is known."""
     if group not in (None, "default") and not isinstance(group, PlacementGroup):
         raise ValueError(
             f"placement_group is {group!r}, which is no placement group: pass what placement_group(...) returned, or "

@@ -138,6 +138,27 @@ def test_children_are_captured_where_that_is_asked_for() -> None:
     assert plain[0]["group"] is None and plain[2] is None, "without, its children run anywhere"
 
 
+def test_a_captured_child_chooses_its_bundle() -> None:
+    group = placement_group([{"CPU": 1}, {"CPU": 1, "GPU": 2}])
+
+    @ray.remote(num_cpus=0)
+    def parent():
+        child = ray.get(facts.options(num_gpus=2, placement_group_bundle_index=1).remote())
+        refused = []
+        for index in (0, 2):
+            with pytest.raises(ValueError) as caught:
+                facts.options(num_gpus=2, placement_group_bundle_index=index).remote()
+            refused.append(str(caught.value))
+        return child["group"], len(child["ids"]), refused
+
+    captured = parent.options(scheduling_strategy=Within(group, 0, True))
+    home, devices, (too_large, unknown) = ray.get(captured.remote(), timeout=30)
+    assert (home, devices) == (group.id.hex(), 2)
+    assert "cannot fit into bundle 0" in too_large and "bundle index 2 is invalid" in unknown
+    with pytest.raises(ValueError, match="value of bundle index must be -1"):
+        ray.get(parent.options(scheduling_strategy=Within(group)).remote(), timeout=30)
+
+
 def test_a_reused_process_forgets_the_group_it_was_in() -> None:
     group = placement_group([{"CPU": 1}])
 

@@ -223,7 +223,8 @@ def check_placement_group_index(placement_group: PlacementGroup, bundle_index: i
     if placement_group.is_empty:
         if bundle_index != -1:
             raise ValueError(
-                f"placement_group_bundle_index is {bundle_index}, but no placement group is given: leave it out"
+                "If placement group is not set, the value of bundle index must be -1. placement_group_bundle_index is "
+                f"{bundle_index}: leave it out, or give a placement group"
             )
     elif not -1 <= bundle_index < placement_group.bundle_count:
         raise ValueError(
