@@ -558,3 +558,203 @@ def an_application_is_run_by_the_command() -> Any:
         return requests.post(f"{URL}/command", data="said", timeout=PATIENCE_S).text
     finally:
         serve.delete("command")
+
+
+def a_stream_is_left() -> Any:
+    """The client leaves in the middle; the replica hears of it."""
+    marks = Path(tempfile.mkdtemp())
+
+    @serve.deployment
+    class Endless:
+        def __call__(self, request: Request) -> StreamingResponse:
+            return StreamingResponse(self.lines(), media_type="text/plain")
+
+        async def lines(self) -> Any:
+            try:
+                while True:
+                    yield "line\n"
+                    await asyncio.sleep(0.01)
+            finally:
+                (marks / "left").touch()
+
+    with running(Endless.bind()):
+        with got(stream=True) as answer:
+            first = next(answer.iter_lines()).decode()
+        return [first, until((marks / "left").exists)]
+
+
+def events_are_sent_by_the_server() -> Any:
+    @serve.deployment
+    class Events:
+        def __call__(self, request: Request) -> StreamingResponse:
+            return StreamingResponse((f"data: {number}\n\n" for number in range(3)), media_type="text/event-stream")
+
+    with running(Events.bind()):
+        with got(stream=True) as answer:
+            kind = answer.headers["content-type"].partition(";")[0]
+            return [kind, [line.decode() for line in answer.iter_lines() if line]]
+
+
+def applications_are_run_at_once() -> Any:
+    targets = [serve.RunTarget(target=Adder.bind(number), name=f"app-{number}", route_prefix=f"/app-{number}") for number in (1, 2)]
+    handles = serve.run_many(targets)
+    try:
+        return [handle.remote(10).result() for handle in handles]
+    finally:
+        for target in targets:
+            serve.delete(target.name)
+
+
+def batches_of_a_stream() -> Any:
+    @serve.deployment(max_ongoing_requests=8)
+    class Batched:
+        @serve.batch(max_batch_size=3, batch_wait_timeout_s=5)
+        async def numbers(self, ends: list[int]) -> Any:
+            for number in range(max(ends)):
+                yield [f"{number}/{end}" if number < end else StopIteration for end in ends]
+
+        async def __call__(self, end: int) -> Any:
+            async for number in self.numbers(end):
+                yield number
+
+    with running(Batched.bind()) as handle:
+        responses = [handle.options(stream=True).remote(end) for end in (1, 2, 3)]
+        return [list(response) for response in responses]
+
+
+def batches_are_sized_anew() -> Any:
+    @serve.deployment(max_ongoing_requests=16, user_config={"size": 2})
+    class Batched:
+        def reconfigure(self, config: dict[str, int]) -> None:
+            self.sizes.set_max_batch_size(config["size"])
+            self.sizes.set_batch_wait_timeout_s(5)
+
+        @serve.batch
+        async def sizes(self, values: list[int]) -> list[int]:
+            return [len(values)] * len(values)
+
+        async def __call__(self, value: int) -> int:
+            return await self.sizes(value)
+
+    with running(Batched.bind()) as handle:
+        two = [response.result() for response in [handle.remote(number) for number in range(4)]]
+        handle = serve.run(Batched.options(user_config={"size": 4}).bind())
+        until(lambda: [response.result() for response in [handle.remote(number) for number in range(4)]] == [4] * 4)
+        return two
+
+
+def models_are_multiplexed_over_http() -> Any:
+    @serve.deployment
+    class Models:
+        @serve.multiplexed(max_num_models_per_replica=1)
+        async def model(self, name: str) -> str:
+            return f"model {name}"
+
+        async def __call__(self, request: Request) -> str:
+            return await self.model(serve.get_multiplexed_model_id())
+
+    with running(Models.bind()):
+        return [got(headers={"serve_multiplexed_model_id": name}).text for name in ("a", "b", "a")]
+
+
+def a_replica_ends_gracefully() -> Any:
+    """A request that runs when its deployment is deleted is answered, and the replica cleans up after that."""
+    marks = Path(tempfile.mkdtemp())
+
+    @serve.deployment(graceful_shutdown_wait_loop_s=0.1, graceful_shutdown_timeout_s=PATIENCE_S)
+    class Slow:
+        async def __call__(self) -> str:
+            (marks / "began").touch()
+            while not (marks / "go").exists():
+                await asyncio.sleep(0.01)
+            return "answered"
+
+        def __del__(self) -> None:
+            (marks / "cleaned").touch()
+
+    with running(Slow.bind()) as handle:
+        response = handle.remote()
+        until((marks / "began").exists)
+        with ThreadPoolExecutor() as pool:
+            deleted = pool.submit(serve.delete, "default")
+            until(lambda: serve.status().applications["default"].status == "DELETING")
+            (marks / "go").touch()
+            answer = response.result(timeout_s=PATIENCE_S)
+            deleted.result()
+        return [answer, until((marks / "cleaned").exists)]
+
+
+def a_replica_is_added_and_removed_by_hand() -> Any:
+    sized = Pid.options(ray_actor_options={"num_cpus": 0.1})
+
+    def replicas() -> int:
+        return serve.status().applications["default"].deployments["Pid"].replica_states.get("RUNNING", 0)
+
+    found = []
+    try:
+        for count in (1, 3, 2):
+            serve.run(sized.options(num_replicas=count).bind(), route_prefix="/")
+            found.append(until(lambda wanted=count: replicas() == wanted and wanted))
+    finally:
+        serve.delete("default")
+    return found
+
+
+def replicas_at_zero_wake_up() -> Any:
+    autoscaling = {
+        "min_replicas": 0, "initial_replicas": 0, "max_replicas": 1, "upscale_delay_s": 0, "metrics_interval_s": 0.1, "look_back_period_s": 0.2,
+    }  # fmt: skip
+
+    @serve.deployment(autoscaling_config=autoscaling)
+    class Sleeping:
+        def __call__(self) -> str:
+            return "awake"
+
+    with running(Sleeping.bind()) as handle:
+        before = serve.status().applications["default"].deployments["Sleeping"].replica_states
+        return [dict(before), handle.remote().result(timeout_s=PATIENCE_S)]
+
+
+def middleware_of_fastapi() -> Any:
+    from serve_shop import Guarded
+
+    with running(Guarded.bind(), prefix="/guarded"):
+        refused, let_in = got("/guarded/secret"), got("/guarded/secret", headers={"x-key": "right"})
+        return [refused.status_code, let_in.json(), let_in.headers["x-guard"], got("/guarded/docs").status_code]
+
+
+def methods_and_bodies_of_http() -> Any:
+    @serve.deployment
+    class Told:
+        async def __call__(self, request: Request) -> dict[str, Any]:
+            return {"method": request.method, "path": request.url.path, "size": len(await request.body())}
+
+    with running(Told.bind(), prefix="/told"):
+        answers = [
+            requests.request(method, f"{URL}/told/deep/{method}", data=b"x" * size, timeout=PATIENCE_S).json()
+            for method, size in (("PUT", 10), ("DELETE", 0), ("PATCH", 2_000_000))
+        ]
+        return [[answer["method"], answer["path"], answer["size"]] for answer in answers]
+
+
+def arrays_through_handles() -> Any:
+    import numpy
+
+    @serve.deployment
+    class Doubles:
+        def __call__(self, array: Any) -> Any:
+            return array * 2
+
+    with running(Doubles.bind()) as handle:
+        return int(handle.remote(numpy.ones(1_000_000)).result().sum())
+
+
+def references_as_arguments() -> Any:
+    with running(Adder.bind(1)) as handle:
+        return handle.remote(ray.put(41)).result()
+
+
+def twenty_clients_at_once() -> Any:
+    with running(Pid.options(num_replicas=2, ray_actor_options={"num_cpus": 0.1}).bind()), ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(lambda _: got().status_code, range(200)))
+        return [len(answers), sorted(set(answers))]

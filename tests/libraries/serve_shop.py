@@ -1,8 +1,8 @@
-"""An application of FastAPI. Its annotations are no strings: what is pickled by value does not bring what strings name."""
+"""Applications of FastAPI. Their annotations are no strings: what is pickled by value does not bring what strings name."""
 
 from typing import Any
 
-from fastapi import FastAPI, WebSocket
+from fastapi import Depends, FastAPI, Header, HTTPException, Response, WebSocket
 from pydantic import BaseModel
 from ray import serve
 
@@ -31,3 +31,27 @@ class Shop:
         for _ in range(3):
             await socket.send_text((await socket.receive_text()).upper())
         await socket.close()
+
+
+guarded = FastAPI()
+
+
+@guarded.middleware("http")
+async def mark(request: Any, call_next: Any) -> Response:
+    answer: Response = await call_next(request)
+    answer.headers["x-guard"] = "seen"
+    return answer
+
+
+def key_of(x_key: str = Header(default="")) -> str:
+    if x_key != "right":
+        raise HTTPException(status_code=403)
+    return x_key
+
+
+@serve.deployment
+@serve.ingress(guarded)
+class Guarded:
+    @guarded.get("/secret")
+    def secret(self, key: str = Depends(key_of)) -> dict[str, str]:
+        return {"key": key}
