@@ -7,7 +7,8 @@
 #   compatibility  tests/compatibility on Oxiray and on Ray 2.60; writes docs/compatibility.md
 #   third-parties  the test suites of libraries written for Ray, on Oxiray and on Ray 2.60; writes docs/third-parties.md
 #   ecosystem  libraries written for Ray (Modin, joblib, ...) on Oxiray, Modin with a file of 1 GB
-#   libraries  cases of Ray Data, Ray Tune and Ray Serve, over the files of Ray's official wheel, against recorded values; libraries-on-ray: on Ray too
+#   libraries  cases of Ray Data, Ray Tune, Ray Serve and RLlib, over the files of Ray's official wheel, against recorded values, and with processes killed under them; libraries-on-ray: on Ray too
+#   bench-libraries  the same cases on Oxiray and on Ray by turns, on one node and on two; writes benches/LIBRARIES.md
 #   library-names  which names of Ray its libraries need and nothing here has, of RAY_VERSION; nothing of Ray runs
 #   bench-scheduler  a million requests on up to 10,000 machines, in one process, and one plan of the autoscaler; writes benches/SCHEDULER.md and GROWTH.md
 #   bench-scale  a real head with up to 1,000 members that one program plays over TLS; writes benches/SCALE.md
@@ -42,7 +43,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := demo
-.PHONY: demo test test-dashboard browser docs-pictures ray-wheel ready-to-test compatibility bench bench-scheduler bench-scale bench-preload bench-train bench-pages bench-operator test-outage ecosystem third-parties libraries libraries-on-ray library-names soak chaos hogs simulate fuzz fuzz-porch fuzz-frames sanitize memory spill-s3 lint wheel wheels test-packages packaging-tools advisories docs cuda-example clean venv network-tools etcd slurm
+.PHONY: demo test test-dashboard browser docs-pictures ray-wheel ready-to-test compatibility bench bench-scheduler bench-scale bench-preload bench-train bench-pages bench-libraries bench-operator test-outage ecosystem third-parties libraries libraries-on-ray library-names soak chaos hogs simulate fuzz fuzz-porch fuzz-frames sanitize memory spill-s3 lint wheel wheels test-packages packaging-tools advisories docs cuda-example clean venv network-tools etcd slurm
 
 # In a container everybody is root, and pip's advice on that helps nobody.
 export PIP_ROOT_USER_ACTION := ignore
@@ -134,6 +135,9 @@ bench-pages: browser $(BUILD)/ray/made
 bench-train: $(BUILD)/train/installed $(BUILD)/ray-train/made
 	$(BUILD)/train/bin/python benches/train.py --ray-python $(BUILD)/ray-train/bin/python --write benches/TRAIN.md
 
+bench-libraries: $(BUILD)/libraries/installed $(BUILD)/ray-libraries/made
+	$(VENV)/bin/python benches/libraries.py --oxiray-python $(BUILD)/libraries/bin/python --ray-python $(BUILD)/ray-libraries/bin/python --write benches/LIBRARIES.md
+
 compatibility: venv $(BUILD)/ray/conformance
 	$(VENV)/bin/python scripts/compatibility --ray-python $(BUILD)/ray/bin/python
 
@@ -145,6 +149,7 @@ third-parties: venv
 
 libraries: $(BUILD)/libraries/installed
 	$(VENV)/bin/python scripts/libraries
+	$(BUILD)/libraries/bin/python tests/libraries/faults.py
 
 libraries-on-ray: $(BUILD)/libraries/installed $(BUILD)/ray-libraries/made
 	$(VENV)/bin/python scripts/libraries --ray-python $(BUILD)/ray-libraries/bin/python
@@ -320,19 +325,24 @@ $(BUILD)/ecosystem/installed: $(BUILD)/ecosystem/made $(VENV)/installed
 	$(install)
 
 # Ray's own libraries over Oxiray: the distribution `ray` that it makes, and what the libraries need.
-$(BUILD)/libraries/made: scripts/make-venv tests/libraries/requirements.txt
+# PyTorch, for training and RLlib, is without NVIDIA's libraries, as in $(BUILD)/train.
+$(BUILD)/libraries/made: scripts/make-venv scripts/stub-cuda tests/libraries/requirements.txt
 	scripts/make-venv $(PYTHON) $(BUILD)/libraries
-	$(BUILD)/libraries/bin/pip install --quiet -r tests/libraries/requirements.txt
+	$(BUILD)/libraries/bin/pip install $(PIP_QUIET) --no-deps 'torch==2.15.*'
+	$(BUILD)/libraries/bin/pip install $(PIP_QUIET) -r tests/libraries/requirements.txt
+	$(BUILD)/libraries/bin/python scripts/stub-cuda "$$($(BUILD)/libraries/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 	@touch $@
 
 $(BUILD)/libraries/installed: $(BUILD)/libraries/made $(VENV)/installed
 	$(BUILD)/libraries/bin/pip install --quiet --no-deps --force-reinstall dist/oxiray-*.whl
-	$(BUILD)/libraries/bin/oxiray ray install "data,tune,serve"
+	$(BUILD)/libraries/bin/oxiray ray install "data,tune,serve,rllib"
 	@touch $@
 
-$(BUILD)/ray-libraries/made: scripts/make-venv tests/libraries/requirements.txt
+$(BUILD)/ray-libraries/made: scripts/make-venv scripts/stub-cuda tests/libraries/requirements.txt
 	scripts/make-venv $(PYTHON) $(BUILD)/ray-libraries
-	$(BUILD)/ray-libraries/bin/pip install --quiet 'ray[data,tune,serve]==$(RAY_VERSION)' -r tests/libraries/requirements.txt
+	$(BUILD)/ray-libraries/bin/pip install $(PIP_QUIET) --no-deps 'torch==2.15.*'
+	$(BUILD)/ray-libraries/bin/pip install $(PIP_QUIET) 'ray[data,tune,serve,rllib]==$(RAY_VERSION)' -r tests/libraries/requirements.txt
+	$(BUILD)/ray-libraries/bin/python scripts/stub-cuda "$$($(BUILD)/ray-libraries/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 	@touch $@
 
 # PyTorch for tests on the CPU: without NVIDIA's libraries, which are five times its size.
