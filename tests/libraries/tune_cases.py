@@ -32,8 +32,13 @@ from ray.tune.stopper import (
 )
 
 
+def name_of(folder: str) -> str:
+    """The experiment's name there. Tune keeps two of one name apart only where they begin in different seconds."""
+    return f"run-{Path(folder).name}"
+
+
 def settings(folder: str, **more: Any) -> Any:
-    return tune.RunConfig(storage_path=folder, name="run", verbose=0, **more)
+    return tune.RunConfig(storage_path=folder, name=name_of(folder), verbose=0, **more)
 
 
 def fit(trainable: Any, space: dict[str, Any], folder: str, run: dict[str, Any] | None = None, **config: Any) -> Any:
@@ -195,7 +200,7 @@ def restoring() -> Any:
 
         first = fit(wanting, {"x": tune.grid_search([1, 2])}, folder)
         mark.touch()
-        restored = tune.Tuner.restore(f"{folder}/run", trainable=wanting, restart_errored=True)
+        restored = tune.Tuner.restore(f"{folder}/{name_of(folder)}", trainable=wanting, restart_errored=True)
         return [first.num_errors, sorted(result.metrics["x"] for result in restored.fit())]
 
 
@@ -226,7 +231,7 @@ def frames_and_logs() -> Any:
     with tempfile.TemporaryDirectory() as folder:
         results = fit(climbing, {"rate": tune.grid_search([1, 2])}, folder)
         frame = results.get_dataframe()
-        written = sorted(path.name for path in Path(folder, "run").rglob("*") if path.name in ("result.json", "progress.csv"))
+        written = sorted(path.name for path in Path(folder, name_of(folder)).rglob("*") if path.name in ("result.json", "progress.csv"))
         return [sorted(frame["score"]), len(results[0].metrics_dataframe), written]
 
 
@@ -513,7 +518,7 @@ def a_trial_knows_its_context() -> Any:
 
     with tempfile.TemporaryDirectory() as folder:
         result = fit(tune.with_resources(telling, {"cpu": 2}), {}, folder)[0]
-        return [result.metrics["name"], result.metrics["cpus"]]
+        return [result.metrics["name"] == name_of(folder), result.metrics["cpus"]]
 
 
 def resources_of_each_configuration() -> Any:
@@ -564,7 +569,7 @@ def registered_names_are_run() -> Any:
 def results_are_read_again() -> Any:
     with tempfile.TemporaryDirectory() as folder:
         fit(climbing, {"rate": tune.grid_search([1, 2])}, folder)
-        again = tune.Tuner.restore(f"{folder}/run", trainable=climbing).get_results()
+        again = tune.Tuner.restore(f"{folder}/{name_of(folder)}", trainable=climbing).get_results()
         best = again.get_best_result("score", "max")
         return [len(again), best.config["rate"], best.metrics["score"], again.num_terminated]
 
