@@ -375,11 +375,19 @@ def check_strategy(strategy: Any) -> None:
             "of oxiray.util.scheduling_strategies."
         )
     if isinstance(strategy, PlacementGroupSchedulingStrategy):
-        check_named_group(strategy.placement_group)
+        check_named_group(strategy.placement_group, strategy.placement_group_bundle_index)
 
 
-def check_named_group(group: Any) -> None:
-    """Check what is named as a placement group (at `.remote()`). Its bundle is looked at when the group is known."""
+def check_named_group(group: Any, bundle_index: int) -> None:
+    """Check what is said of a placement group (at `.remote()`), as far as that shows without asking for it.
+
+    Which group `"default"` stands for is known where the work is placed, and its bundle is looked at there.
+    """
+    if group is None and bundle_index != -1:
+        raise ValueError(
+            "If placement group is not set, the value of bundle index must be -1. placement_group_bundle_index is "
+            f"{bundle_index}: leave it out, or give a placement group"
+        )
     if group not in (None, "default") and not isinstance(group, PlacementGroup):
         raise ValueError(
             f"placement_group is {group!r}, which is no placement group: pass what placement_group(...) returned, or "

@@ -174,7 +174,7 @@ def check_submittable(options: TaskOptions | ActorOptions, *, is_async: bool = F
     `is_async`: whether the actor's class has an asyncio method.
     """
     rules.check_strategy(options.scheduling_strategy)
-    rules.check_named_group(options.placement_group)
+    rules.check_named_group(options.placement_group, options.placement_group_bundle_index)
     rules.check_submitted_resources(options.given)
     if isinstance(options, ActorOptions):
         rules.check_submitted_actor(options.given, is_async=is_async)

@@ -61,6 +61,7 @@ def _within(options: _options.TaskOptions | _options.ActorOptions, label: str) -
         group, index = options.placement_group, options.placement_group_bundle_index
         captures = options.placement_group_capture_child_tasks
     else:
+        check_placement_group_index(PlacementGroup.empty(), options.placement_group_bundle_index)
         return None
     if captures is None or group == "default":
         context = _core.context()

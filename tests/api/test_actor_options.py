@@ -74,7 +74,7 @@ def test_concurrency_groups_belong_to_the_decorator() -> None:
         ({"num_gpus": 1.5}, False, "1.5"),
         ({"resources": {"memory": 1}}, False, "memory"),
         ({"resources": {"bundle": 1}}, False, "reserved"),
-        ({"placement_group_bundle_index": 1}, False, "placement_group_bundle_index"),
+        ({"placement_group": None, "placement_group_bundle_index": 1}, False, "placement_group_bundle_index"),
     ],
     ids=str,
 )

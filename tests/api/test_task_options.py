@@ -121,7 +121,7 @@ REFUSED_AT_SUBMISSION = [
     ({"resources": {"object_store_memory": 1}}, "object_store_memory"),
     ({"resources": {"bundle": 1}}, "reserved"),
     ({"scheduling_strategy": "FOO"}, "Invalid scheduling_strategy value FOO"),
-    ({"placement_group_bundle_index": 0}, "placement_group_bundle_index is 0"),
+    ({"placement_group": None, "placement_group_bundle_index": 0}, "placement_group_bundle_index is 0"),
     ({"scheduling_strategy": PlacementGroupSchedulingStrategy("x")}, "no placement group"),
 ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from typing import Any
 
 import pytest
 import ray
@@ -157,6 +158,12 @@ def test_a_captured_child_chooses_its_bundle() -> None:
     assert "cannot fit into bundle 0" in too_large and "bundle index 2 is invalid" in unknown
     with pytest.raises(ValueError, match="value of bundle index must be -1"):
         ray.get(parent.options(scheduling_strategy=Within(group)).remote(), timeout=30)
+
+
+@pytest.mark.parametrize("given", [{}, {"placement_group": None}, {"scheduling_strategy": "SPREAD"}], ids=str)
+def test_a_bundle_of_no_group_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="the value of bundle index must be -1. placement_group_bundle_index is 0"):
+        facts.options(placement_group_bundle_index=0, **given).remote()
 
 
 def test_a_reused_process_forgets_the_group_it_was_in() -> None:
