@@ -265,7 +265,7 @@ class Load:
     def _ask(self) -> None:
         began, wrong, refused = time.monotonic(), None, 0
         try:
-            while is_unready(answer := requests.get(URL, timeout=PATIENCE_S)):
+            while is_unready(answer := requests.get(URL, timeout=PATIENCE_S)) and time.monotonic() < began + PATIENCE_S:
                 refused += 1
             if answer.status_code != 200 or not answer.text.isdigit():
                 wrong = f"{answer.status_code}: {answer.text[-300:]}"

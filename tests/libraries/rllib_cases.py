@@ -155,32 +155,26 @@ def a_checkpoint_is_the_same_again() -> Any:
             again.stop()
 
 
-def dqn_fills_its_buffer() -> Any:
+def of_second_iteration(config: Any, steps: int) -> Any:
+    """What an algorithm that learns from a buffer tells of its second iteration of so many steps."""
     config = (
-        DQNConfig()
-        .environment("CartPole-v1")
-        .env_runners(num_env_runners=1, rollout_fragment_length=10)
+        config.env_runners(num_env_runners=1, rollout_fragment_length=10)
         .rl_module(model_config=SMALL)
         .training(train_batch_size_per_learner=16, num_steps_sampled_before_learning_starts=50)
-        .reporting(min_sample_timesteps_per_iteration=200)
+        .reporting(min_sample_timesteps_per_iteration=steps)
     )
     with built(config) as algorithm:
-        results = [algorithm.train() for _ in range(2)]
-        return [results[-1]["env_runners"]["num_env_steps_sampled_lifetime"] >= 400, "learners" in results[-1]]
+        return [algorithm.train() for _ in range(2)][-1]
+
+
+def dqn_fills_its_buffer() -> Any:
+    told = of_second_iteration(DQNConfig().environment("CartPole-v1"), 200)
+    return [told["env_runners"]["num_env_steps_sampled_lifetime"] >= 400, "learners" in told]
 
 
 def sac_of_continuous_actions() -> Any:
-    config = (
-        SACConfig()
-        .environment(Reaching)
-        .env_runners(num_env_runners=1, rollout_fragment_length=10)
-        .rl_module(model_config=SMALL)
-        .training(train_batch_size_per_learner=16, num_steps_sampled_before_learning_starts=50)
-        .reporting(min_sample_timesteps_per_iteration=100)
-    )
-    with built(config) as algorithm:
-        results = [algorithm.train() for _ in range(2)]
-        return [-20 <= results[-1]["env_runners"]["episode_return_mean"] <= 0, results[-1]["env_runners"]["episode_len_mean"]]
+    told = of_second_iteration(SACConfig().environment(Reaching), 100)["env_runners"]
+    return [-20 <= told["episode_return_mean"] <= 0, told["episode_len_mean"]]
 
 
 def impala_samples_as_it_learns() -> Any:

@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Processes that are named which did not answer, at most.
 const NAMED_MAX: usize = 8;
-/// Counts of calls that ended, of one process at a time, at most: it has two for each name with a count, twice.
+/// The most counts of calls that ended which one message may have. A client sends fewer: it counts 200 combinations of name, attempt and end apart.
 const ENDED_MAX: usize = 1_000;
 /// Resources of one call that are shown, at most.
 const RESOURCES_MAX: usize = 32;

@@ -1,14 +1,15 @@
 //! How many attempts of calls ended in this process, by name, for the cluster's counters.
 //!
 //! - ENDED-1: each attempt that ended is counted once, however many there are, and told once.
-//! - ENDED-2: at most [`NAMES_MAX`] names are counted apart between two tellings; the others together, without a name.
+//! - ENDED-2: at most [`ALIKE_MAX`] combinations of name, attempt and end are counted apart between two tellings; the others
+//!   together, without a name.
 
 use oxiray_wire::message::EndedCalls as Told;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// How many names are counted apart.
-const NAMES_MAX: usize = 200;
+/// How many combinations are counted apart.
+const ALIKE_MAX: usize = 200;
 
 /// Attempts that are counted together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -43,7 +44,7 @@ impl EndedCalls {
     /// The last ones are among the earlier ones.
     fn put_away(&mut self) {
         let Some((mut alike, count)) = self.last.take() else { return };
-        if self.earlier.len() >= NAMES_MAX && !self.earlier.contains_key(&alike) {
+        if self.earlier.len() >= ALIKE_MAX && !self.earlier.contains_key(&alike) {
             alike.name = Arc::from("");
         }
         *self.earlier.entry(alike).or_default() += count;
@@ -97,10 +98,10 @@ mod tests {
     #[test]
     fn names_are_bounded_and_nothing_is_lost() {
         let mut counts = EndedCalls::default();
-        for number in 0..2 * NAMES_MAX {
+        for number in 0..2 * ALIKE_MAX {
             counts.add(&format!("{number:03}").into(), false, false);
         }
         let told = told(&mut counts);
-        assert_eq!((told.len(), told[0].clone()), (NAMES_MAX + 1, (String::new(), false, false, NAMES_MAX as u64)));
+        assert_eq!((told.len(), told[0].clone()), (ALIKE_MAX + 1, (String::new(), false, false, ALIKE_MAX as u64)));
     }
 }
