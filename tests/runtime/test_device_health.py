@@ -158,6 +158,58 @@ def test_the_driver_decides_over_the_number_of_an_error(gpus: Gpus) -> None:
     assert "out of service" not in device(0)
 
 
+def test_a_device_whose_links_fail_is_given_to_nobody_along_with_others(gpus: Gpus, tmp_path: Path) -> None:
+    gpus.report(1, 74)
+    wait_until(lambda: "last error: Xid 74 (an NVLink error)" in device(1))
+    several = ray.remote(num_gpus=4, num_cpus=0)(lambda: sorted(ray.get_gpu_ids()))
+    assert ray.get(several.remote(), timeout=60) == [0, 1, 2, 3], "the driver needs nothing"
+    gpus.say("recovery=1:3", "recovery=3:3")
+    drained = "granted only by itself: its driver needs its links to other devices drained"
+    wait_until(lambda: f"{drained}, after Xid 74 (an NVLink error)" in device(1))
+    wait_until(lambda: drained in device(3))
+    assert "after Xid" not in device(3) and "out of service" not in status()
+    assert ray.get(several.options(num_gpus=2).remote(), timeout=60) == [0, 2]
+    held = [works.remote(str(tmp_path / str(number))) for number in range(4)]
+    for number in range(4):
+        wait_until(lambda number=number: has_begun(tmp_path / str(number)))
+    given = sorted(int((tmp_path / str(number)).read_text().split()[1]) for number in range(4))
+    assert given == [0, 1, 2, 3], "each by itself"
+    for number in range(4):
+        (tmp_path / f"{number}.done").touch()
+    ray.get(held, timeout=60)
+    waiting = several.remote()
+    address = f"--address={ray.get_runtime_context().gcs_address}"
+    task = waiting.task_id().hex()
+    why = "2 of 4 wholly free, 2 granted only one at a time while the driver has links to other devices drained"
+    wait_until(lambda: why in commands.run("explain", task, address))
+    gpus.say("recovery=1:0", "recovery=3:0")
+    assert ray.get(waiting, timeout=60) == [0, 1, 2, 3]
+    assert drained not in status()
+
+
+def test_the_label_of_the_domain_is_withdrawn_while_a_driver_needs_it_recovered(gpus: Gpus) -> None:
+    ray.shutdown()
+    fabric = [f"fabric={slot}:9a5c1f00-2b3d-4e5f-8a9b-0c1d2e3f4a5b:3" for slot in range(4)]
+    gpus.say(*fabric)
+    ray.init(num_cpus=4, num_gpus=4)
+    domain = {"ray.io/gpu-domain": "9a5c1f00-2b3d-4e5f-8a9b-0c1d2e3f4a5b.3"}
+    (node,) = ray.nodes()
+    assert domain.items() <= node["Labels"].items()
+    gpus.say(*fabric, "recovery=2:5")
+    wait_until(lambda: "its domain of shared memory (IMEX) recovered: the label `ray.io/gpu-domain`" in device(2))
+    assert "out of service" not in status() and "ray.io/gpu-domain" not in ray.nodes()[0]["Labels"]
+    group = ray.util.placement_group([{"GPU": 1}] * 2, topology_strategy={"ray.io/gpu-domain": "STRICT_PACK"})
+    task = ray.remote(num_cpus=1)(lambda: 1).options(label_selector=domain).remote()
+    address = f"--address={ray.get_runtime_context().gcs_address}"
+    withdrawn = "withdrawn while a driver needs its domain of shared memory (IMEX) recovered: label `ray.io/gpu-domain`"
+    for waiting in (group.id.hex(), task.task_id().hex()):
+        wait_until(lambda waiting=waiting: withdrawn in commands.run("explain", waiting, address))
+    assert ray.get(ray.remote(num_gpus=4)(lambda: 2).remote(), timeout=60) == 2
+    gpus.say(*fabric, "recovery=2:0")
+    assert group.wait(60) and ray.get(task, timeout=60) == 1
+    assert domain.items() <= ray.nodes()[0]["Labels"].items()
+
+
 def test_more_than_half_of_the_devices_stay_in_service(gpus: Gpus) -> None:
     for slot in (0, 1, 2):
         gpus.report(slot, 95)

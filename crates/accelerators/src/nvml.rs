@@ -68,6 +68,7 @@ pub(crate) fn load(library: &Path) -> Result<NvmlAnswers, NvmlFailure> {
                     instances: if partitioned { instances(&nvml, &device) } else { Vec::new() },
                     fabric: fabric_of(&nvml, &device),
                     partitioned,
+                    needs: health_of(&device).recovery.and_then(Recovery::needed),
                 });
             }
             Err(error) => answers.lost.push(format!("NVML cannot open GPU {index}: {}", chain(&error))),

@@ -77,7 +77,8 @@ fn line(device: &Device) -> Option<String> {
     let memory = device.memory_bytes.map(gibibytes);
     let numa_node = device.numa_node.map(|node| format!("NUMA node {node}"));
     let nodes = Some(listed(&device.nodes)).filter(|nodes| !nodes.is_empty());
-    let facts = [device.name.clone(), memory, device.pci_address.clone(), numa_node, device.uuid.clone(), nodes];
+    let needs = device.needs.map(|needs| format!("its driver needs {needs}"));
+    let facts = [device.name.clone(), memory, device.pci_address.clone(), numa_node, device.uuid.clone(), nodes, needs];
     let known: Vec<String> = facts.into_iter().flatten().collect();
     (!known.is_empty()).then(|| format!("[{}] {}", device.index, known.join(", ")))
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use nvml_wrapper::Nvml;
 use nvml_wrapper::enums::device::UsedGpuMemory;
-use oxiray_accelerators::{Detection, DeviceProcesses, DeviceUse, Host, Usage, detect, offer};
+use oxiray_accelerators::{Detection, DeviceProcesses, DeviceUse, Host, Usage, detect, offer, report, to_json};
 use oxiray_families::{Health, Recovery};
 use oxiray_nvml_fixture::FIXTURE_VARIABLE;
 
@@ -37,6 +37,7 @@ fn nvml_answers_through_its_library() {
     unsafe { std::env::set_var(FIXTURE_VARIABLE, &answers) };
 
     the_library_and_the_recording_agree(&answers);
+    what_a_driver_needs_is_told_with_its_device(&answers);
     uses_of_a_device_are_seen(&answers);
     a_lost_device_is_left_out_loudly(&answers);
     a_partitioned_device_is_pointed_out(&answers);
@@ -67,6 +68,22 @@ fn the_library_and_the_recording_agree(answers: &Path) {
         std::fs::copy(folder.join("nvml.txt"), answers).unwrap();
         assert_eq!(machine_with_library(name), detect(&Host::recorded(folder).unwrap()), "{name}");
     }
+}
+
+fn what_a_driver_needs_is_told_with_its_device(answers: &Path) {
+    let folder = common::machine("nvidia-h100x8");
+    let text = std::fs::read_to_string(folder.join("nvml.txt")).unwrap();
+    std::fs::write(answers, format!("{text}\nrecovery=0:0\nrecovery=2:3\nrecovery=3:5\n")).unwrap();
+    let detection = machine_with_library("nvidia-h100x8");
+    let host = Host::recorded(folder).unwrap();
+    let lines = report(&detection, &host);
+    let line = |of: &str| lines.lines().find(|line| line.trim_start().starts_with(of)).unwrap().to_owned();
+    assert!(!line("[0]").contains("needs"), "{lines}");
+    assert!(line("[2]").ends_with(", its driver needs its links to other devices drained"), "{lines}");
+    assert!(line("[3]").ends_with(", its driver needs its domain of shared memory (IMEX) recovered"), "{lines}");
+    let told = &to_json(&detection, &host)["accelerators"][0]["devices"];
+    assert_eq!(told[2]["needs"], "its links to other devices drained");
+    assert!(told[0].get("needs").is_none(), "{told}");
 }
 
 fn uses_of_a_device_are_seen(answers: &Path) {

@@ -99,11 +99,13 @@ fn view(machine: &MachineRecord) -> Result<NodeView, RecordError> {
     }
     for (name, of) in &machine.free_devices {
         let mut sizes = view.inventory.device_memory(name).collect::<Vec<_>>().into_iter();
-        let rooms = of.devices.iter().map(|device| {
+        let single = machine.single_devices.get(name);
+        let rooms = (0..).zip(&of.devices).map(|(number, device)| {
             let size_bytes = sizes.next().unwrap_or(0);
             let Some(free) = device.free else { return Ok(None) };
             let share = quantity(name, free)?;
-            Ok(Some(Room { free: Capacity { share, memory_bytes: memory_of(share, size_bytes) }, size_bytes }))
+            let free = Capacity { share, memory_bytes: memory_of(share, size_bytes) };
+            Ok(Some(Room { free, size_bytes, is_single: single.is_some_and(|of| of.numbers.contains(&number)) }))
         });
         let rooms = rooms.collect::<Result<_, RecordError>>()?;
         view.free_devices.insert(resource(name, 0.0)?, rooms);

@@ -208,6 +208,7 @@ impl ComputeNode {
             pci_address: Some(self.address),
             memory_bytes: Some(self.memory_bytes).filter(|bytes| *bytes > 0),
             nodes,
+            needs: None,
             units: None,
             instances: None,
         }

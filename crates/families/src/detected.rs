@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::Recovery;
 use crate::family::Family;
 use crate::mig::MigInstance;
 use crate::nodes::DeviceNode;
@@ -56,6 +57,9 @@ pub struct Device {
     /// What it is cut into, where it is: it can be used in these parts only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instances: Option<Vec<MigInstance>>,
+    /// What its driver needs before all of it can be relied on; nothing where that is nothing, or not told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub needs: Option<Recovery>,
 }
 
 /// Something that looked like an accelerator and is not counted.

@@ -1,5 +1,6 @@
 //! What a driver says of a device's health.
 
+use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -75,9 +76,20 @@ impl Recovery {
         }
     }
 
+    /// The same, where it is not nothing.
+    pub fn needed(self) -> Option<Self> {
+        Some(self).filter(|recovery| *recovery != Self::Nothing)
+    }
+
     /// Whether nobody may be given the device before that was done.
     pub fn keeps_out_of_service(self) -> bool {
         matches!(self, Self::Reset | Self::Reboot | Self::DrainAndReset)
+    }
+}
+
+impl Serialize for Recovery {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

@@ -45,6 +45,7 @@ pub use host::HostFacts;
 pub use kubernetes::{Hiding, KubernetesNames, PodResource, PodUnit};
 pub use monitor::{Belongs, DeviceCheck, Hearing, Holders, Monitor, ProcessMemory, Usage, Watched};
 pub use nodes::{DeviceNode, NodeNumber, existing as existing_nodes};
+pub use nvidia::DOMAIN_LABEL;
 pub use nvml::{Gpu, NvmlAnswers, NvmlFailure, short_address};
 pub use pairs::{BusWay, Pair};
 pub use pci::{PciFunction, scan as scan_pci};

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 const VENDOR: u16 = 0x10de;
 const VARIABLE: &str = "CUDA_VISIBLE_DEVICES";
 /// Names the machines whose GPUs NVLink connects, as Ray does.
-const DOMAIN_LABEL: &str = "ray.io/gpu-domain";
+pub const DOMAIN_LABEL: &str = "ray.io/gpu-domain";
 const DRIVER_FOLDER: &str = "/proc/driver/nvidia/gpus";
 /// Tells which node in [`CAPABILITIES`] gives access to which instance: `gpu0/gi1/access 12`.
 const CAPABILITY_MINORS: &str = "/proc/driver/nvidia-caps/mig-minors";
@@ -124,6 +124,7 @@ fn from_nvml(host: &dyn HostFacts, findings: &mut Findings, answers: NvmlAnswers
                 memory_bytes: gpu.memory_bytes,
                 numa_node,
                 units: None,
+                needs: gpu.needs,
             }
         })
         .collect();

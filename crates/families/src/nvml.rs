@@ -1,5 +1,6 @@
 //! What NVIDIA's management library answers when it is asked what a machine has.
 
+use crate::Recovery;
 use crate::mig::{MigInstance, profile_in};
 use crate::pairs::Pair;
 
@@ -35,6 +36,8 @@ pub struct Gpu {
     pub instances: Vec<MigInstance>,
     /// The GPUs, of this and of other machines, that NVLink connects it to: the cluster's UUID and the number of its part.
     pub fabric: Option<String>,
+    /// What its driver needs before all of it can be relied on; nothing where that is nothing, or not told.
+    pub needs: Option<Recovery>,
 }
 
 /// Why NVML answers nothing.
@@ -51,12 +54,12 @@ pub enum NvmlFailure {
 impl NvmlAnswers {
     /// Reads the text form shared by recorded machines and `oxiray-nvml-fixture`, one GPU per line:
     /// `name|uuid|pci address|memory bytes|used bytes|pid:bytes,…` (what follows is the library's); `driver=` names the driver, `mig=0` says that GPU 0
-    /// is partitioned, `mig=0:1:0:MIG-5a:1g.5gb:4294967296` that it has an instance (those of the GPU and of the processors in it by the driver's numbers), `fabric=0:9a5c1f00-2b3d-4e5f-8a9b-0c1d2e3f4a5b:3` that NVLink connects it to part 3 of that cluster, `minor=0:2` that its device node is `/dev/nvidia2` (else the one of its place), `pair=0:1:NODE,NV4` how two are connected (see [`Pair`]), and `#` starts a
+    /// is partitioned, `mig=0:1:0:MIG-5a:1g.5gb:4294967296` that it has an instance (those of the GPU and of the processors in it by the driver's numbers), `fabric=0:9a5c1f00-2b3d-4e5f-8a9b-0c1d2e3f4a5b:3` that NVLink connects it to part 3 of that cluster, `minor=0:2` that its device node is `/dev/nvidia2` (else the one of its place), `recovery=0:3` that its driver needs recovery action 3, `pair=0:1:NODE,NV4` how two are connected (see [`Pair`]), and `#` starts a
     /// comment.
     pub fn parse(text: &str) -> Self {
         let mut answers = Self::default();
         let (mut partitioned, mut minors, mut instances) = (Vec::new(), Vec::new(), Vec::new());
-        let mut fabrics = Vec::new();
+        let (mut fabrics, mut needs) = (Vec::new(), Vec::new());
         for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
             match line.split_once('=') {
                 Some(("driver", version)) => answers.driver = Some(version.to_owned()),
@@ -66,8 +69,9 @@ impl NvmlAnswers {
                 },
                 // Who uses an instance, and other things that only the library reads.
                 Some(("uses", _)) => {}
-                Some(("minor", of)) => minors.extend(minor(of)),
+                Some(("minor", of)) => minors.extend(numbered(of)),
                 Some(("fabric", of)) => fabrics.extend(fabric(of)),
+                Some(("recovery", of)) => needs.extend(numbered(of)),
                 Some(("pair", of)) => answers.pairs.extend(Pair::parse(of)),
                 _ => answers.gpus.push(Gpu { minor: Some(answers.gpus.len() as u32), ..Gpu::parse(line) }),
             }
@@ -86,6 +90,11 @@ impl NvmlAnswers {
         for (index, fabric) in fabrics {
             if let Some(gpu) = answers.gpus.get_mut(index) {
                 gpu.fabric = Some(fabric);
+            }
+        }
+        for (index, number) in needs {
+            if let Some(gpu) = answers.gpus.get_mut(index) {
+                gpu.needs = Recovery::of(number).needed();
             }
         }
         for (index, minor) in minors {
@@ -110,14 +119,15 @@ impl Gpu {
             partitioned: false,
             instances: Vec::new(),
             fabric: None,
+            needs: None,
         }
     }
 }
 
-/// A GPU's index and the number of its device node, as in `0:2`.
-fn minor(of: &str) -> Option<(usize, u32)> {
-    let (index, minor) = of.split_once(':')?;
-    Some((index.parse().ok()?, minor.parse().ok()?))
+/// A GPU's index and a number that is said of it, as in `0:2`.
+fn numbered(of: &str) -> Option<(usize, u32)> {
+    let (index, number) = of.split_once(':')?;
+    Some((index.parse().ok()?, number.parse().ok()?))
 }
 
 /// A GPU's index and what NVLink connects it to, as in `0:9a5c1f00-2b3d-4e5f-8a9b-0c1d2e3f4a5b:3`.

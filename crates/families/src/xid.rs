@@ -12,6 +12,8 @@ use std::fmt;
 pub enum XidClass {
     /// What runs on the device caused it, or it concerns that alone. It is not held against the device.
     Application,
+    /// A link to other devices failed. Its driver says whether links may be used on.
+    Link,
     /// The hardware failed and contained it: what runs there may be hurt, and the device goes on.
     Contained,
     /// It is worth counting, and nothing more.
@@ -32,6 +34,7 @@ const CLASSES: &[(XidClass, &[u32])] = &[
             135, 139,
         ],
     ),
+    (XidClass::Link, &[74, 144, 145, 146, 147, 148, 149, 150]),
     (XidClass::Contained, &[94]),
     (XidClass::Reset, &[46, 48, 62, 64, 95, 110, 119, 120, 136, 140, 143, 155, 156, 158]),
     (XidClass::Gone, &[54, 79, 151]),
@@ -65,6 +68,13 @@ const MEANINGS: &[(u32, &str)] = &[
     (136, "a link could not be trained"),
     (140, "an unrecovered ECC error"),
     (143, "the GPU could not be initialised"),
+    (144, "an NVLink error"),
+    (145, "an NVLink error"),
+    (146, "an NVLink error"),
+    (147, "an NVLink error"),
+    (148, "an NVLink error"),
+    (149, "an NVLink error"),
+    (150, "an NVLink error"),
     (151, "the key rotation of a confidential GPU failed"),
     (154, "the recovery action that the GPU needs has changed"),
     (158, "a fatal timeout of the GPU"),
@@ -198,6 +208,7 @@ mod tests {
         ]);
         for xid in 0..=200 {
             let wanted = match xid {
+                74 | 144..=150 => XidClass::Link,
                 94 => XidClass::Contained,
                 54 | 79 | 151 => XidClass::Gone,
                 _ if application.contains(&xid) => XidClass::Application,

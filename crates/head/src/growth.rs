@@ -22,7 +22,7 @@ use oxiray_scheduler::{
 use oxiray_wire::message::{Amount, GrowthGroup, GrowthReport, GrowthState, LabelCondition, LabelOperator, NodeJoin};
 use oxiray_wire::state::{
     AutoscalerState, BundleRecord, FreeShare, FreeShares, GrowthView, MachineRecord, STATE_VERSION, SelectorRecord,
-    StandingRecord, WaitingRecord,
+    SingleDevices, StandingRecord, WaitingRecord,
 };
 use prost::Message as _;
 use std::collections::{BTreeMap, BTreeSet};
@@ -258,7 +258,12 @@ pub(crate) fn machine_record(view: &NodeView, in_use: bool, is_leaving: bool, us
     let shares = |free: &FreeDevices| FreeShares {
         devices: free.shares().map(|free| FreeShare { free: free.map(Quantity::as_f64) }).collect(),
     };
+    let single = |free: &FreeDevices| SingleDevices {
+        numbers: free.in_service().filter(|(_, room)| room.is_single).map(|(number, _)| number).collect(),
+    };
+    let single = view.free_devices.iter().map(|(name, free)| (name.to_string(), single(free)));
     MachineRecord {
+        single_devices: single.filter(|(_, of)| !of.numbers.is_empty()).collect(),
         node_id: view.node.hex(),
         replica: None,
         labels: view.labels.clone(),

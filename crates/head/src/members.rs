@@ -21,8 +21,8 @@ use oxiray_ids::{BundleNumber, JobId, NodeId, PlacementGroupId, WorkerNumber};
 use oxiray_machine::{BundleKey, Key};
 use oxiray_resources::{Demand, Quantity, ResourceName};
 use oxiray_scheduler::{
-    BundlePart, Fleet, Found, Group, GroupPlacement, Near, NodeView, Placement, Reason, ResourceRequest, place,
-    place_group,
+    BundlePart, Fleet, Found, Group, GroupPlacement, GroupReason, Near, NodeView, Placement, Reason, ResourceRequest,
+    Strategy, place, place_group,
 };
 use oxiray_wire::message::{BundleName, Draining, HeadOrder, NodeJoin, NodeState};
 use oxiray_wire::state::DeviceCondition;
@@ -35,6 +35,8 @@ use std::time::Instant;
 const LOST_KEPT: usize = 100;
 /// Of how many workers of one machine it is kept what they use.
 const MEASURED_WORKERS_MAX: usize = 4_096;
+/// How many labels that are withdrawn one message names.
+const WITHDRAWN_NAMED_MAX: usize = 4;
 /// Over 1, 5 and 15 minutes.
 const LOADS: usize = 3;
 /// The head's own machine among its members; no number that the daemon gives.
@@ -136,7 +138,7 @@ impl Member {
 
     /// Its ledger changed.
     fn hear(&mut self, state: &NodeState) {
-        apply(&mut self.reported, state);
+        apply(&mut self.reported, state, &self.told.labels);
         let later = self.under_way.split_off(&state.order.saturating_add(1));
         let settled = std::mem::replace(&mut self.under_way, later);
         let mut changed: BTreeSet<BundleKey> =
@@ -164,6 +166,7 @@ impl Member {
     fn look_again_at(&mut self, bundles: &BTreeSet<BundleKey>) {
         self.view.free.clone_from(&self.reported.free);
         self.view.free_devices.clone_from(&self.reported.free_devices);
+        self.view.labels.clone_from(&self.reported.labels);
         for key in bundles {
             match self.reported_bundles.get(key) {
                 Some(told) => self.bundles.insert(*key, told.view.clone()),
@@ -527,6 +530,36 @@ impl Members {
         }
     }
 
+    /// The labels that are withdrawn for now on nodes that are there, of those that somebody asks for: in words.
+    fn withdrawn_in_words<'label>(&self, asked: impl IntoIterator<Item = &'label str>) -> Option<String> {
+        let asked: BTreeSet<&str> = asked.into_iter().collect();
+        let members = self.by_key.iter().filter(|(key, _)| self.takes(**key)).map(|(_, member)| member);
+        let withdrawn = members.flat_map(|member| {
+            let labels = member.state.withdrawn_labels.iter().filter(|label| asked.contains(&label[..]));
+            labels.map(|label| format!("`{label}` of node {}", member.view.node.hex()))
+        });
+        let named: Vec<String> = withdrawn.take(WITHDRAWN_NAMED_MAX).collect();
+        let why = "withdrawn while a driver needs its domain of shared memory (IMEX) recovered";
+        (!named.is_empty()).then(|| format!("; {why}: label {}", named.join(", ")))
+    }
+
+    /// The same for a request.
+    pub(crate) fn withdrawn_for(&self, resource_request: &ResourceRequest) -> Option<String> {
+        let place = resource_request.place.as_deref()?;
+        let hard = match &place.strategy {
+            Strategy::Labels { hard, .. } => Some(hard),
+            Strategy::Node { .. } | Strategy::Default | Strategy::Spread => None,
+        };
+        let conditions = place.selectors.iter().chain(hard).flat_map(|selector| &selector.0);
+        self.withdrawn_in_words(conditions.map(|condition| &condition.key[..]))
+    }
+
+    /// The same for a group.
+    pub(crate) fn withdrawn_for_group(&self, group: &Group) -> Option<String> {
+        let conditions = group.bundles.iter().flat_map(|bundle| &bundle.selector.0);
+        self.withdrawn_in_words(conditions.map(|condition| &condition.key[..]).chain(group.domain.as_deref()))
+    }
+
     /// When the last node died that could have met the request.
     pub(crate) fn last_loss(&self, resource_request: &ResourceRequest) -> Option<Instant> {
         let could = |view| {
@@ -539,9 +572,15 @@ impl Members {
     pub(crate) fn why_not_placed(&self, group: &Group) -> String {
         match place_group(&self.all_views(), group) {
             GroupPlacement::On(_) => "it is about to be placed".to_owned(),
-            GroupPlacement::Wait(reason) => reason.message(false),
-            GroupPlacement::Never(reason) => reason.message(true),
+            GroupPlacement::Wait(reason) => self.group_reason(group, &reason, false),
+            GroupPlacement::Never(reason) => self.group_reason(group, &reason, true),
         }
+    }
+
+    /// A reason why a group waits, with the labels that are withdrawn for now.
+    pub(crate) fn group_reason(&self, group: &Group, reason: &GroupReason, is_never: bool) -> String {
+        let withdrawn = self.withdrawn_for_group(group);
+        reason.message(is_never && withdrawn.is_none()) + &withdrawn.unwrap_or_default()
     }
 
     /// What is free within a bundle.

@@ -10,6 +10,7 @@
 //!   machine is restarted; what a person drained, over that as well.
 
 use crate::device_checks::DeviceSlot;
+use crate::device_links::{DeviceLinks, LinksChange};
 use oxiray_families::{DriverWord, Health, Recovery, XidClass, XidText};
 use oxiray_wire::state::HealthState;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -89,6 +90,8 @@ pub(crate) enum Verdict {
     Tell(DeviceSlot, String),
     /// Those who have it are ended, for this reason.
     EndHolders(DeviceSlot, String),
+    /// Whether it may be granted along with others has changed.
+    Links(DeviceSlot, LinksChange),
 }
 
 /// What is remembered of a device over a restart of the daemon (HEALTH-6).
@@ -121,6 +124,7 @@ pub(crate) struct DeviceHealth {
     borne: BTreeMap<DeviceSlot, u64>,
     /// The same, as they were last counted.
     uncorrected: BTreeMap<DeviceSlot, u64>,
+    pub(crate) links: DeviceLinks,
 }
 
 impl DeviceHealth {
@@ -151,6 +155,11 @@ impl DeviceHealth {
                     ),
                 )]
             }
+            XidClass::Link => {
+                self.links.error(&device, xid);
+                let may_be = "what uses its links to other devices may be hurt";
+                vec![Verdict::Tell(device.clone(), format!("{resource} {slot} reported {error}: {may_be}"))]
+            }
             XidClass::Reset => {
                 let reason = format!("{error}: it is to be reset");
                 self.falls_ill(&device, Cause::Error, reason, now)
@@ -168,6 +177,11 @@ impl DeviceHealth {
 
     /// What its driver says of a device now; `is_held` where somebody has it.
     pub(crate) fn seen(&mut self, device: &DeviceSlot, health: &Health, is_held: bool, now: Instant) -> Vec<Verdict> {
+        let changed = self.links.seen(device, health.recovery).map(|change| Verdict::Links(device.clone(), change));
+        changed.into_iter().chain(self.judged(device, health, is_held, now)).collect()
+    }
+
+    fn judged(&mut self, device: &DeviceSlot, health: &Health, is_held: bool, now: Instant) -> Vec<Verdict> {
         if health.is_remap_pending {
             self.remap_pending.insert(device.clone());
         } else {
@@ -342,7 +356,7 @@ impl DeviceHealth {
 
     /// What is known of whether a device is well (HEALTH-5).
     pub(crate) fn state(&self, device: &DeviceSlot) -> HealthState {
-        if self.ill.contains_key(device) {
+        if self.ill.contains_key(device) || self.links.noted().any(|noted| noted == device) {
             return HealthState::Ill;
         }
         if self.told.contains(device) { HealthState::Healthy } else { HealthState::Unknown }
@@ -392,23 +406,25 @@ impl DeviceHealth {
         let kept = self.kept.get(device).map(|(_, why)| why.clone());
         let last = self.errors.get(device).and_then(VecDeque::back);
         let last = last.map(|(_, seen)| format!("last error: {}", XidText(seen.xid)));
-        remap.into_iter().chain(kept).chain(last).collect()
+        remap.into_iter().chain(kept).chain(self.links.notes(device)).chain(last).collect()
     }
 
     /// The devices of which there is something to be known.
     pub(crate) fn noted(&self) -> impl Iterator<Item = &DeviceSlot> {
-        self.errors.keys().chain(&self.remap_pending).chain(self.kept.keys())
+        self.errors.keys().chain(&self.remap_pending).chain(self.kept.keys()).chain(self.links.noted())
     }
 
-    /// The error of one of these devices that may have ended a process just now, and whether the hardware is to blame.
-    pub(crate) fn blame<'a>(
-        &self,
-        devices: impl IntoIterator<Item = &'a DeviceSlot>,
-        now: Instant,
-    ) -> Option<(String, bool)> {
-        let recent = devices.into_iter().flat_map(|device| self.errors.get(device).into_iter().flatten());
-        let recent = recent
-            .filter(|(at, seen)| seen.class != XidClass::Note && now.saturating_duration_since(*at) <= ERROR_COUNTS);
+    /// The error of one of these devices, which a process had, that may have ended it just now, and whether the hardware is to
+    /// blame. Who had one device uses no links.
+    pub(crate) fn blame(&self, devices: &BTreeSet<DeviceSlot>, now: Instant) -> Option<(String, bool)> {
+        let recent = devices.iter().flat_map(|device| self.errors.get(device).into_iter().flatten());
+        let may_be_it = |class: XidClass| match class {
+            XidClass::Note => false,
+            XidClass::Link => devices.len() > 1,
+            XidClass::Application | XidClass::Contained | XidClass::Reset | XidClass::Gone => true,
+        };
+        let recent =
+            recent.filter(|(at, seen)| may_be_it(seen.class) && now.saturating_duration_since(*at) <= ERROR_COUNTS);
         // The gravest says most.
         let (at, seen) = recent.max_by_key(|(at, seen)| (seen.class, *at))?;
         let (resource, slot) = &seen.device;
@@ -446,21 +462,39 @@ mod tests {
         }
         assert_eq!(health.error(error(0, 63, XidClass::Note), now), []);
         assert_eq!(health.len(), 0);
-        let (words, is_hardware) = health.blame(&[gpu(0)], now + Duration::from_millis(400)).expect("there is one");
+        let (words, is_hardware) =
+            health.blame(&BTreeSet::from([gpu(0)]), now + Duration::from_millis(400)).expect("there is one");
         assert!(words.contains("Xid 31") && words.contains("0.4 s before") && is_hardware, "{words}");
-        assert_eq!(health.blame(&[gpu(1)], now), None);
-        assert_eq!(health.blame(&[gpu(0)], now + Duration::from_secs(11)), None);
+        assert_eq!(health.blame(&BTreeSet::from([gpu(1)]), now), None);
+        assert_eq!(health.blame(&BTreeSet::from([gpu(0)]), now + Duration::from_secs(11)), None);
     }
 
     #[test]
     fn the_blame_is_the_hardwares_only_where_the_hardware_failed() {
         let (mut health, now) = (DeviceHealth::default(), Instant::now());
         health.error(error(0, 13, XidClass::Application), now);
-        assert!(!health.blame(&[gpu(0)], now).expect("there is one").1);
+        assert!(!health.blame(&BTreeSet::from([gpu(0)]), now).expect("there is one").1);
         health.error(error(0, 48, XidClass::Reset), now);
         health.error(error(0, 45, XidClass::Application), now);
-        let (words, is_hardware) = health.blame(&[gpu(0)], now).expect("there is one");
+        let (words, is_hardware) = health.blame(&BTreeSet::from([gpu(0)]), now).expect("there is one");
         assert!(is_hardware && words.contains("Xid 48"), "{words}");
+    }
+
+    #[test]
+    fn an_error_of_a_link_is_blamed_for_the_end_of_who_had_several_devices() {
+        let (mut health, now) = (DeviceHealth::default(), Instant::now());
+        assert!(matches!(&health.error(error(0, 74, XidClass::Link), now)[..], [Verdict::Tell(..)]), "LINKS-1");
+        assert_eq!(health.len(), 0);
+        assert_eq!(health.blame(&BTreeSet::from([gpu(0)]), now), None, "who had one uses no links");
+        let (words, is_hardware) = health.blame(&BTreeSet::from([gpu(0), gpu(1)]), now).expect("there is one");
+        assert!(is_hardware && words.contains("Xid 74"), "{words}");
+        let drained = health.seen(&gpu(0), &told(Recovery::DrainLinks), true, now);
+        assert_eq!(drained, [Verdict::Links(gpu(0), LinksChange::Drained)]);
+        assert_eq!((health.state(&gpu(0)), health.len()), (HealthState::Ill, 0), "it is in service");
+        assert!(health.notes(&gpu(0))[0].starts_with("granted only by itself"), "{:?}", health.notes(&gpu(0)));
+        let restored = health.seen(&gpu(0), &told(Recovery::Nothing), true, now);
+        assert_eq!(restored, [Verdict::Links(gpu(0), LinksChange::Restored)]);
+        assert_eq!(health.state(&gpu(0)), HealthState::Healthy);
     }
 
     #[test]

@@ -31,6 +31,7 @@ pub(crate) fn devices_free(resource: &ResourceName, free: &FreeDevices, numbers:
         free: free.shares().map(|free| free.map_or(0, |free| free.units() + 1)).collect(),
         numbers,
         free_bytes,
+        single: free.in_service().filter(|(_, room)| room.is_single).map(|(place, _)| place).collect(),
     }
 }
 

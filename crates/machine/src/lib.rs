@@ -9,6 +9,7 @@ mod baselines;
 mod confinement;
 mod device_checks;
 mod device_health;
+mod device_links;
 mod device_memory;
 mod devices;
 mod effect;

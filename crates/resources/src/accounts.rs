@@ -65,14 +65,20 @@ impl Accounts {
         Self { scalars: scalars.collect(), devices: devices.collect() }
     }
 
-    /// The devices that meet `demand` now; otherwise the first resource of which there is too little, and how much of it was
-    /// asked for.
-    pub(crate) fn choose(&self, demand: &Demand) -> Result<Vec<DeviceShares>, (ResourceName, Quantity)> {
+    /// The devices that meet `demand` now, which is all of `whole` or a part of it; otherwise the first resource of which there
+    /// is too little, and how much of it was asked for.
+    pub(crate) fn choose(
+        &self,
+        demand: &Demand,
+        whole: &Demand,
+    ) -> Result<Vec<DeviceShares>, (ResourceName, Quantity)> {
         let mut chosen = Vec::new();
         for (name, quantity) in demand.iter() {
             let resource = name.source();
             if resource.is_device() {
-                match self.devices.get(resource).and_then(|devices| devices.choose(ResourceNeed::of(name, quantity))) {
+                let are_several = whole.asked_of(resource).is_of_several();
+                let asked = ResourceNeed::of(name, quantity);
+                match self.devices.get(resource).and_then(|devices| devices.choose(asked, are_several)) {
                     Some(shares) => chosen.push(DeviceShares { resource: resource.clone(), shares }),
                     None => return Err((name.clone(), quantity)),
                 }

@@ -29,6 +29,11 @@ impl ResourceNeed {
         }
     }
 
+    /// Whether it takes several devices, which may use the links between them.
+    pub(crate) fn is_of_several(self) -> bool {
+        self.devices() > 1
+    }
+
     /// Whether it takes whole devices.
     pub(crate) fn is_of_wholes(self) -> bool {
         matches!(self, Self::Amount(amount) if amount >= Quantity::ONE)
@@ -84,18 +89,21 @@ pub struct Room {
     pub free: Capacity,
     /// The memory of the whole device, in bytes; zero where nobody knows it.
     pub size_bytes: u64,
+    /// Whether nobody is granted it along with others of its kind, since its links to those are not to be used (PACKING-4).
+    pub is_single: bool,
 }
 
 impl Room {
     /// A device of that size with nothing on it.
     pub const fn whole(size_bytes: u64) -> Self {
-        Self { free: Capacity::whole(size_bytes), size_bytes }
+        Self { free: Capacity::whole(size_bytes), size_bytes, is_single: false }
     }
 
     /// What `asked` takes of it; `None` where there is too little. Of whole devices that are asked for, this is one.
     pub(crate) fn part(self, asked: ResourceNeed) -> Option<Capacity> {
-        let Self { free, size_bytes } = self;
+        let Self { free, size_bytes, is_single } = self;
         match asked {
+            _ if is_single && asked.is_of_several() => None,
             ResourceNeed::Amount(amount) if amount >= Quantity::ONE => (free.share == Quantity::ONE).then_some(free),
             ResourceNeed::Amount(share) => {
                 let memory_bytes = memory_of(share, size_bytes).min(free.memory_bytes);

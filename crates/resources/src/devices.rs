@@ -35,8 +35,8 @@ impl Devices {
     /// The accounts of a bundle that has these.
     pub(crate) fn within(&self, shares: &[DeviceShare]) -> Self {
         let rooms = shares.iter().map(|share| {
-            let size_bytes = self.accounts.get(&share.device).map_or(0, |account| account.room.size_bytes);
-            (share.device, Room { free: share.capacity(), size_bytes })
+            let of_machine = self.accounts.get(&share.device).map_or(Room::whole(0), |account| account.room);
+            (share.device, Room { free: share.capacity(), ..of_machine })
         });
         Self { topology: self.topology.clone(), ..Self::of(rooms) }
     }
@@ -51,11 +51,12 @@ impl Devices {
         Self { accounts, by_free, out_of_service: BTreeMap::new(), topology: None }
     }
 
-    /// The devices that meet `asked` now, in ascending order.
-    pub(crate) fn choose(&self, asked: ResourceNeed) -> Option<Vec<DeviceShare>> {
-        let chosen = self.by_free.choose(asked)?;
+    /// The devices that meet `asked` now, in ascending order; `are_several` where what is granted has several devices, of
+    /// which these may be a part.
+    pub(crate) fn choose(&self, asked: ResourceNeed, are_several: bool) -> Option<Vec<DeviceShare>> {
+        let chosen = self.by_free.choose(asked, are_several)?;
         let Some(topology) = self.topology.as_ref().filter(|_| asked.is_of_wholes()) else { return Some(chosen) };
-        let free: Vec<u32> = self.by_free.wholly_free().collect();
+        let free: Vec<u32> = self.by_free.wholly_free(are_several).collect();
         let part = |device: u32| self.accounts[&device].room.part(asked).expect("it is wholly free").of(device);
         Some(topology.choose(&free, chosen.len()).into_iter().map(part).collect())
     }
@@ -114,6 +115,16 @@ impl Devices {
     pub(crate) fn quarantine(&mut self, device: u32, reason: String) {
         self.by_free.remove(device, self.accounts[&device].room);
         self.out_of_service.insert(device, reason);
+    }
+
+    /// Whether it may be granted along with others of its kind (PACKING-4).
+    pub(crate) fn set_single(&mut self, device: u32, is_single: bool) {
+        let room = Room { is_single, ..self.accounts[&device].room };
+        self.set_room(device, room);
+    }
+
+    pub(crate) fn is_single(&self, device: u32) -> bool {
+        self.accounts.get(&device).is_some_and(|account| account.room.is_single)
     }
 
     pub(crate) fn restore(&mut self, device: u32) {

@@ -34,8 +34,8 @@ use thiserror::Error;
 use crate::accounts::Accounts;
 use crate::devices::Devices;
 use crate::{
-    BundleId, Busy, Demand, DeviceShare, DeviceShares, FreeDevices, Grant, GrantId, Inventory, Never, Quantity,
-    ResourceName, ResourceNeed, Shortage,
+    BundleId, Busy, Demand, DeviceShare, DeviceShares, FreeDevices, Grant, GrantId, Inventory, KeptBack, Never,
+    Quantity, ResourceName, ResourceNeed, Shortage,
 };
 
 /// The accounts of one machine, and of the bundles on it.
@@ -123,7 +123,7 @@ impl Ledger {
 
     /// Grants all of `demand`, or nothing and says why.
     pub fn grant(&mut self, demand: &Demand) -> Result<Grant, Shortage> {
-        match self.machine.choose(demand) {
+        match self.machine.choose(demand, demand) {
             Ok(devices) => Ok(self.book_on_machine(demand, devices)),
             Err((resource, asked)) => Err(self.shortage(demand, &resource, asked)),
         }
@@ -139,7 +139,8 @@ impl Ledger {
     }
 
     fn grant_parts(&mut self, parts: Vec<Part>) -> Option<Grant> {
-        let chosen = parts.iter().map(|part| self.accounts(part.bundle).choose(&part.demand).ok());
+        let whole = Demand::sum(parts.iter().map(|part| &part.demand));
+        let chosen = parts.iter().map(|part| self.accounts(part.bundle).choose(&part.demand, &whole).ok());
         let chosen = chosen.collect::<Option<Vec<_>>>()?;
         let devices = chosen.iter().flatten().flat_map(|of| of.shares.iter().map(|share| (&of.resource, share.device)));
         let mut seen = BTreeSet::new();
@@ -349,6 +350,17 @@ impl Ledger {
         self.each_with(resource, device, |devices| devices.restore(device))
     }
 
+    /// Whether a device may be granted along with others of its kind (PACKING-4), on the machine and within every bundle. Who
+    /// holds it keeps it.
+    pub fn set_single(&mut self, resource: &str, device: u32, is_single: bool) -> Result<(), NoSuchDevice> {
+        self.each_with(resource, device, |devices| devices.set_single(device, is_single))
+    }
+
+    /// Whether a device is granted only by itself ([`Ledger::set_single`]).
+    pub fn is_single(&self, resource: &str, device: u32) -> bool {
+        self.machine.devices().get(resource).is_some_and(|devices| devices.is_single(device))
+    }
+
     fn each_with(&mut self, resource: &str, device: u32, act: impl Fn(&mut Devices)) -> Result<(), NoSuchDevice> {
         let count = self.inventory.total(resource).wholes();
         let of_machine = self.machine.devices_mut(resource).filter(|devices| devices.contains(device));
@@ -453,14 +465,12 @@ impl Ledger {
         if let Err(never) = self.could_ever(demand) {
             return never.into();
         }
-        let (free, out_of_service) = match self.machine.devices().get(resource.source()) {
-            Some(devices) => {
-                (devices.obtainable(ResourceNeed::of(resource, asked)), devices.out_of_service().len() as u32)
-            }
-            None => (self.machine.free_scalar(resource), 0),
+        let (free, kept) = match self.machine.devices().get(resource.source()) {
+            Some(devices) => (devices.obtainable(ResourceNeed::of(resource, asked)), KeptBack::of(&devices.free())),
+            None => (self.machine.free_scalar(resource), KeptBack::default()),
         };
         let total = self.inventory.most(resource);
-        Busy { resource: resource.clone(), asked, free, total, out_of_service }.into()
+        Busy { resource: resource.clone(), asked, free, total, kept }.into()
     }
 
     fn bundle(&self, bundle: BundleId) -> &Bundle {

@@ -34,7 +34,7 @@ pub use memory::MemoryShares;
 pub use name::{ACCELERATOR_TYPE_PREFIX, NameError, RESOURCE_NAME_BYTES_MAX, ResourceName};
 pub use packing::{FreeDevices, NoPacking};
 pub use quantity::{Quantity, QuantityError};
-pub use shortage::{Busy, Never, Shortage, amount_in_words, size_from_text, size_in_words};
+pub use shortage::{Busy, KeptBack, Never, Shortage, amount_in_words, size_from_text, size_in_words};
 pub use topology::Topology;
 
 #[cfg(test)]

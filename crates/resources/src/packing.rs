@@ -7,6 +7,7 @@
 //!   among equals, and never span two.
 //! - PACKING-3: a device's memory is held only along with a share of it, so that a device of which no share is held is
 //!   wholly free.
+//! - PACKING-4: a device whose links to others are not to be used is granted to demands for one device alone.
 //!
 //! [`FreeDevices`] answers from a list, [`FreeOrder`] from an order that is kept up to date; they agree (`tests/packing.rs`).
 
@@ -40,6 +41,11 @@ impl FreeDevices {
         (0..).zip(&self.0).filter_map(|(device, room)| room.map(|room| (device, room)))
     }
 
+    /// How many in service are granted only one at a time (PACKING-4).
+    pub fn single(&self) -> u32 {
+        self.0.iter().flatten().filter(|room| room.is_single).count() as u32
+    }
+
     /// How many are out of service.
     pub fn out_of_service(&self) -> u32 {
         self.0.iter().filter(|room| room.is_none()).count() as u32
@@ -65,9 +71,7 @@ impl FreeDevices {
             ResourceNeed::Amount(amount) if amount < Quantity::ONE => {
                 rooms.map(|room| room.free.share).max().unwrap_or_default()
             }
-            ResourceNeed::Amount(_) => {
-                Quantity::whole(rooms.filter(|room| room.free.share == Quantity::ONE).count() as u32)
-            }
+            ResourceNeed::Amount(_) => Quantity::whole(rooms.filter(|room| room.part(asked).is_some()).count() as u32),
         }
     }
 
@@ -138,7 +142,7 @@ impl FromIterator<Option<Room>> for FreeDevices {
 /// The same of devices whose size nobody knows.
 impl FromIterator<Option<Quantity>> for FreeDevices {
     fn from_iter<I: IntoIterator<Item = Option<Quantity>>>(devices: I) -> Self {
-        let room = |share| Room { free: crate::Capacity { share, memory_bytes: 0 }, size_bytes: 0 };
+        let room = |share| Room { free: crate::Capacity { share, memory_bytes: 0 }, ..Room::whole(0) };
         devices.into_iter().map(|share| share.map(room)).collect()
     }
 }
@@ -171,27 +175,31 @@ impl FreeOrder {
         self.0.iter().map(|((_, device), room)| (*device, *room))
     }
 
-    /// The wholly free ones, in ascending order.
-    pub(crate) fn wholly_free(&self) -> impl Iterator<Item = u32> {
-        self.0.range((Quantity::ONE, 0)..).map(|((_, device), _)| *device)
+    /// The wholly free ones, in ascending order; `are_several` where what is granted has several devices.
+    pub(crate) fn wholly_free(&self, are_several: bool) -> impl Iterator<Item = u32> {
+        let whole = self.0.range((Quantity::ONE, 0)..).filter(move |(_, room)| !(are_several && room.is_single));
+        whole.map(|((_, device), _)| *device)
     }
 
     /// What devices with room for `asked` give, the fullest first.
-    fn parts(&self, asked: ResourceNeed) -> impl Iterator<Item = DeviceShare> {
+    fn parts(&self, asked: ResourceNeed, are_several: bool) -> impl Iterator<Item = DeviceShare> {
         let least = match asked {
             ResourceNeed::Memory(_) => Quantity::from_units(1),
             ResourceNeed::Amount(amount) => amount.min(Quantity::ONE),
         };
-        self.0.range((least, 0)..).filter_map(move |((_, device), room)| Some(room.part(asked)?.of(*device)))
+        let may_be = move |room: &Room| !(are_several && room.is_single);
+        let with_room = self.0.range((least, 0)..).filter(move |(_, room)| may_be(room));
+        with_room.filter_map(move |((_, device), room)| Some(room.part(asked)?.of(*device)))
     }
 
-    /// The devices that meet `asked` now, in ascending order (PACKING-1, PACKING-2).
-    pub(crate) fn choose(&self, asked: ResourceNeed) -> Option<Vec<DeviceShare>> {
+    /// The devices that meet `asked` now, in ascending order (PACKING-1, PACKING-2, PACKING-4); `are_several` where what is
+    /// granted has several devices, of which these may be a part.
+    pub(crate) fn choose(&self, asked: ResourceNeed, are_several: bool) -> Option<Vec<DeviceShare>> {
         if asked.devices() > self.0.len() as u64 {
             return None;
         }
         let wanted = asked.devices() as usize;
-        let chosen: Vec<_> = self.parts(asked).take(wanted).collect();
+        let chosen: Vec<_> = self.parts(asked, are_several).take(wanted).collect();
         (chosen.len() == wanted).then_some(chosen)
     }
 
@@ -202,7 +210,7 @@ impl FreeOrder {
             ResourceNeed::Amount(amount) if amount < Quantity::ONE => {
                 self.0.last_key_value().map(|((share, _), _)| *share).unwrap_or_default()
             }
-            ResourceNeed::Amount(_) => Quantity::whole(self.0.range((Quantity::ONE, 0)..).count() as u32),
+            ResourceNeed::Amount(_) => Quantity::whole(self.wholly_free(asked.is_of_several()).count() as u32),
         }
     }
 }

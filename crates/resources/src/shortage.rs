@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::{Quantity, ResourceName};
+use crate::{FreeDevices, Quantity, ResourceName};
 
 /// Why a machine does not grant a demand.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -28,8 +28,34 @@ pub struct Busy {
     pub free: Quantity,
     /// How much the machine has, devices out of service included.
     pub total: Quantity,
-    /// How many of its devices are out of service.
+    /// What is not granted of its devices though nobody holds it.
+    pub kept: KeptBack,
+}
+
+/// The devices of a machine that are not granted as others are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeptBack {
+    /// How many are out of service.
     pub out_of_service: u32,
+    /// How many are granted only one at a time, since their links to others are not to be used.
+    pub single: u32,
+}
+
+impl KeptBack {
+    /// Those among these devices.
+    pub fn of(devices: &FreeDevices) -> Self {
+        Self { out_of_service: devices.out_of_service(), single: devices.single() }
+    }
+
+    /// As the end of a sentence on a request, for several devices or for one.
+    fn in_words(self, are_several: bool) -> String {
+        let Self { out_of_service, single } = self;
+        let out = (out_of_service > 0).then(|| format!(", {out_of_service} out of service"));
+        let single = (single > 0 && are_several).then(|| {
+            format!(", {single} granted only one at a time while the driver has links to other devices drained")
+        });
+        out.into_iter().chain(single).collect()
+    }
 }
 
 /// The first resource of a demand of which a machine has too little, whatever runs on it.
@@ -99,11 +125,8 @@ pub fn size_from_text(text: &str) -> Result<u64, String> {
 
 impl Busy {
     fn sentence(&self) -> String {
-        let Self { resource, asked, free, total, out_of_service } = self;
-        let fault = match out_of_service {
-            0 => String::new(),
-            count => format!(", {count} out of service"),
-        };
+        let Self { resource, asked, free, total, kept } = self;
+        let fault = kept.in_words(resource.is_device() && *asked > Quantity::ONE);
         if resource.is_device_memory() {
             let [asked, free, total] = [asked, free, total].map(|amount| amount_in_words(resource, *amount));
             let devices = resource.source();

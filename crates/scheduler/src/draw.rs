@@ -54,7 +54,7 @@ fn together(bundles: &[&DrawnBundle<'_>], demand: &Demand) -> Option<Vec<BundleP
     let mut missing = demand.clone();
     let mut parts = Vec::new();
     for bundle in bundles {
-        let part = missing.common(&free_for(bundle.view, &missing));
+        let part = missing.common(&free_for(bundle.view, &missing, demand));
         missing = missing.without(&part);
         if !part.is_nothing() {
             parts.push(BundlePart { bundle: bundle.number, demand: part });
@@ -63,12 +63,15 @@ fn together(bundles: &[&DrawnBundle<'_>], demand: &Demand) -> Option<Vec<BundleP
     missing.is_nothing().then_some(parts)
 }
 
-/// How much of each resource a bundle can give of what is missing: of devices whole ones, or the share that is asked for.
-fn free_for(view: &NodeView, missing: &Demand) -> Demand {
+/// How much of each resource a bundle can give of what is missing of a demand: of devices whole ones, or the share that is
+/// asked for.
+fn free_for(view: &NodeView, missing: &Demand, demand: &Demand) -> Demand {
     let free = missing.iter().map(|(resource, asked)| {
         let free = if resource.source().is_device() {
             let devices = view.free_devices.get(resource.source());
-            let free = devices.map(|devices| devices.obtainable(ResourceNeed::of(resource, asked))).unwrap_or_default();
+            // Who asks for several has several, out of whichever bundles.
+            let all_asked = ResourceNeed::of(resource, demand.get(resource.as_str()));
+            let free = devices.map(|devices| devices.obtainable(all_asked)).unwrap_or_default();
             let is_of_one = asked < Quantity::ONE || resource.is_device_memory();
             if is_of_one && free < asked { Quantity::ZERO } else { free }
         } else {

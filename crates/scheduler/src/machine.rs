@@ -79,6 +79,8 @@ struct MachineResource {
     total: Quantity,
     /// The most that a demand for one or more can get.
     most: Quantity,
+    /// The most devices that one demand for several can get.
+    most_of_several: Quantity,
     /// The most that a demand for less than one can get.
     most_of_one: Quantity,
     /// What each device has free; empty for a resource that is no device.
@@ -88,6 +90,7 @@ struct MachineResource {
 impl MachineResource {
     fn sum_up(&mut self) {
         self.most = self.devices.obtainable(ResourceNeed::Amount(Quantity::ONE));
+        self.most_of_several = self.devices.obtainable(ResourceNeed::Amount(Quantity::whole(2)));
         self.most_of_one = self.devices.obtainable(ResourceNeed::Amount(Quantity::ZERO));
     }
 
@@ -95,6 +98,7 @@ impl MachineResource {
         match asked {
             ResourceNeed::Memory(_) => self.devices.fits(asked),
             ResourceNeed::Amount(amount) if amount < Quantity::ONE => amount <= self.most_of_one,
+            ResourceNeed::Amount(amount) if self.is_device && amount > Quantity::ONE => amount <= self.most_of_several,
             ResourceNeed::Amount(amount) => amount <= self.most,
         }
     }
@@ -227,6 +231,7 @@ impl Machine {
                 is_shared: SHARED.contains(name),
                 total,
                 most: Quantity::ZERO,
+                most_of_several: Quantity::ZERO,
                 most_of_one: Quantity::ZERO,
                 devices: FreeDevices::default(),
             })

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use oxiray_ids::NodeId;
-use oxiray_resources::{Busy, Demand, FreeDevices, Inventory, Ledger, NoPacking, Quantity, ResourceName, ResourceNeed};
+use oxiray_resources::{
+    Busy, Demand, FreeDevices, Inventory, KeptBack, Ledger, NoPacking, Quantity, ResourceName, ResourceNeed,
+};
 
 /// Machines are as much used as each other where these many steps tell no difference.
 pub const STEPS: usize = 64;
@@ -52,8 +54,8 @@ impl NodeView {
             };
             if asked > free {
                 let total = self.inventory.most(resource);
-                let out_of_service = devices.map_or(0, FreeDevices::out_of_service);
-                return Err(Busy { resource: resource.clone(), asked, free, total, out_of_service });
+                let kept = devices.map(KeptBack::of).unwrap_or_default();
+                return Err(Busy { resource: resource.clone(), asked, free, total, kept });
             }
         }
         Ok(())

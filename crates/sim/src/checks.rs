@@ -83,7 +83,7 @@ impl World {
     // --- what the kernel lets processes open (`kernel`) ---
 
     /// Whether something happens that is drawn apart, so that each seed stands for what it stood for without.
-    fn odds_apart(&self, of: u64, per_mille: u32) -> bool {
+    pub(crate) fn odds_apart(&self, of: u64, per_mille: u32) -> bool {
         Chance::new(self.options.seed ^ of.wrapping_mul(0x9e37_79b9_7f4a_7c15)).odds(per_mille)
     }
 

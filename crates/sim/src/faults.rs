@@ -8,7 +8,7 @@ use crate::world::World;
 use oxiray_families::XidClass;
 use oxiray_machine::DeviceErrorSeen;
 
-/// An Xid of each class.
+/// An Xid of each class but [`XidClass::Link`].
 const ERRORS: [(u32, XidClass); 5] = [
     (31, XidClass::Application),
     (94, XidClass::Contained),
@@ -122,7 +122,10 @@ impl World {
         let Some(node) = self.chance.pick(&living) else { return };
         let devices = self.nodes[node].core.devices();
         let Some((resource, slot)) = self.chance.pick(&devices) else { return };
-        let (xid, class) = self.chance.one_of(&ERRORS);
+        let (xid, class) = match self.chance.one_of(&ERRORS) {
+            (_, XidClass::Note) if self.odds_apart(self.now, 500) => (74, XidClass::Link),
+            drawn => drawn,
+        };
         self.log.line(self.now, format_args!("node {node}: {resource} {slot} reports Xid {xid}"));
         let device = (resource.to_owned(), slot);
         self.wake(node);

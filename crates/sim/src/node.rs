@@ -320,7 +320,13 @@ impl World {
     fn tell_health(&mut self, node: NodeIndex) {
         let mut found = Vec::new();
         for (resource, slot) in self.nodes[node].core.devices() {
-            let needs = if !self.is_calm && self.chance.odds(30) { Recovery::Reset } else { Recovery::Nothing };
+            let is_told = !self.is_calm && self.chance.odds(30);
+            let needs = match is_told {
+                true if self.odds_apart(self.now, 250) => Recovery::DrainLinks,
+                true if self.odds_apart(self.now + 1, 250) => Recovery::RecoverDomain,
+                true => Recovery::Reset,
+                false => Recovery::Nothing,
+            };
             let is_remap_pending = !self.is_calm && self.chance.odds(50);
             let health = Health { recovery: Some(needs), is_remap_pending, ..Health::default() };
             found.push(DeviceUse { resource, slot, id: slot.to_string(), usage: Usage { health, ..Usage::default() } });

@@ -129,7 +129,10 @@ impl Chronicle {
             _ => {}
         }
         match (before.health == HealthState::Ill, now.health == HealthState::Ill) {
-            (false, true) => write(ChronicleEvent::DeviceIll, now.reason.as_deref().unwrap_or_default()),
+            (false, true) => {
+                let why = now.reason.as_ref().or(now.notes.first());
+                write(ChronicleEvent::DeviceIll, why.map(String::as_str).unwrap_or_default());
+            }
             (true, false) => write(ChronicleEvent::DeviceWell, ""),
             _ => {}
         }

@@ -272,7 +272,10 @@ impl HeadCore {
                     );
                 }
                 let reason = never.message(&what);
-                return format!("{reason}. It has waited {waited} s for such a machine to join");
+                return match self.members.withdrawn_for(resource_request) {
+                    Some(withdrawn) => format!("{reason}{withdrawn}. It has waited {waited} s for that to hold again"),
+                    None => format!("{reason}. It has waited {waited} s for such a machine to join"),
+                };
             }
             None => {
                 let starting = self.workers.starting;

@@ -64,10 +64,15 @@ impl HeadCore {
     fn scheduling(&self, group: &PlacementGroup) -> (GroupScheduling, Option<String>) {
         match &group.phase {
             GroupPhase::Pending | GroupPhase::Rescheduling => {
-                match place_group(&self.members.all_views(), &group.description.group) {
+                let wanted = &group.description.group;
+                match place_group(&self.members.all_views(), wanted) {
                     GroupPlacement::On(_) => (GroupScheduling::Queued, None),
-                    GroupPlacement::Wait(reason) => (GroupScheduling::NoResources, Some(reason.message(false))),
-                    GroupPlacement::Never(reason) => (GroupScheduling::Infeasible, Some(reason.message(true))),
+                    GroupPlacement::Wait(reason) => {
+                        (GroupScheduling::NoResources, Some(self.members.group_reason(wanted, &reason, false)))
+                    }
+                    GroupPlacement::Never(reason) => {
+                        (GroupScheduling::Infeasible, Some(self.members.group_reason(wanted, &reason, true)))
+                    }
                 }
             }
             GroupPhase::Prepared { .. } => (GroupScheduling::Started, None),

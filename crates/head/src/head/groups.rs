@@ -140,6 +140,7 @@ impl HeadCore {
         let has_no_place = !self.members.fleet.could_ever_place(group);
         let need = Need::Group(group.clone());
         if has_no_place
+            && self.members.withdrawn_for_group(group).is_none()
             && let views = self.members.all_views()
             && !self.growth.is_brought(&views, &need)
             && let GroupPlacement::Never(reason) = place_group(&views, group)

@@ -53,7 +53,7 @@ fn described(told: &NodeJoin, view: &NodeView, death: &str) -> NodeRow {
         name: told.name.clone(),
         socket: format!("{}/socket", told.session),
         alive: is_alive,
-        labels: told.labels.clone(),
+        labels: if is_alive { view.labels.clone() } else { told.labels.clone() },
         resources: by_name(total.iter().map(|(name, amount)| (name, *amount))),
         available: by_name(available.iter().map(|(name, amount)| (name, *amount))),
         death: death.to_owned(),

@@ -5,6 +5,7 @@
 //!   the last node died that could have met it, whichever is later.
 //! - SHORTAGE-2: its driver is told once, when the wait begins.
 //! - SHORTAGE-3: one that names a node in particular waits for nobody: no other node will do.
+//! - SHORTAGE-4: one for a label that is withdrawn for now waits until that holds again.
 
 use super::HeadCore;
 use crate::clock::Alarm;
@@ -14,7 +15,10 @@ use oxiray_resources::Demand;
 use oxiray_scheduler::{Otherwise, Placement, Reason, ResourceRequest, Strategy};
 use oxiray_wire::message::{Notice, Strategy as Told};
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Between two looks at whether a label that is withdrawn holds again; it is looked at as well when a node tells of that.
+const LABEL_LOOKED_FOR_EVERY: Duration = Duration::from_secs(1);
 
 impl HeadCore {
     /// What is wished for, where it can be met, or waits for a node that can.
@@ -41,6 +45,10 @@ impl HeadCore {
         }
         if let Some(until) = self.durable.resumption.nodes_until() {
             return until + self.own.plan().rules.node;
+        }
+        if self.members.withdrawn_for(resource_request).is_some() {
+            // A label that is withdrawn holds again.
+            return self.clock.now + self.own.plan().rules.node.max(LABEL_LOOKED_FOR_EVERY);
         }
         let names_a_node = resource_request.place.as_deref().is_some_and(|place| {
             matches!(place.strategy, Strategy::Node { otherwise: Otherwise::Wait | Otherwise::Fail, .. })
@@ -74,15 +82,18 @@ impl HeadCore {
             return;
         }
         let seconds = self.own.plan().rules.node.as_secs_f64();
+        let withdrawn = self.members.withdrawn_for(resource_request);
         let Some(detail) = self.jobs.details.get_mut(&job) else { return };
         if detail.is_news(Need::ResourceRequest(resource_request.clone())) {
             let driver = detail.driver;
-            let text = format!(
-                "{}{}. It waits up to {seconds} s for such a machine to join (OXIRAY_INFEASIBLE_WAIT_S, when the cluster \
-                 is started)",
-                reason.message(label),
-                self.growth.why_no_group(resource_request)
-            );
+            let why = format!("{}{}", reason.message(label), self.growth.why_no_group(resource_request));
+            let text = match withdrawn {
+                Some(withdrawn) => format!("{why}{withdrawn}. It waits until that holds again"),
+                None => format!(
+                    "{why}. It waits up to {seconds} s for such a machine to join (OXIRAY_INFEASIBLE_WAIT_S, when the \
+                     cluster is started)"
+                ),
+            };
             self.send(driver, Notice { text, ..Notice::default() });
         }
     }

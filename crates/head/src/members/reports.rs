@@ -16,12 +16,16 @@ pub(crate) fn view_of(told: &NodeJoin) -> Option<NodeView> {
     }
     let mut view =
         NodeView { node, inventory, free: BTreeMap::new(), free_devices: BTreeMap::new(), labels: told.labels.clone() };
-    apply(&mut view, told.state.as_ref()?);
+    apply(&mut view, told.state.as_ref()?, &told.labels);
     Some(view)
 }
 
-/// Its ledger changed.
-pub(crate) fn apply(view: &mut NodeView, state: &NodeState) {
+/// Its ledger changed; `labels` are those that it joined with.
+pub(crate) fn apply(view: &mut NodeView, state: &NodeState, labels: &BTreeMap<String, String>) {
+    let holds = |label: &String| !state.withdrawn_labels.contains(label);
+    if !view.labels.keys().eq(labels.keys().filter(|label| holds(label))) {
+        view.labels = labels.iter().filter(|(label, _)| holds(label)).map(|(l, v)| (l.clone(), v.clone())).collect();
+    }
     let sizes = std::mem::take(&mut view.inventory);
     set_free(view, &state.free, &state.devices, &sizes);
     view.inventory = sizes;
@@ -34,6 +38,7 @@ pub(crate) fn is_placed_by(before: &NodeState, state: &NodeState) -> bool {
         || of_ledger(before) != of_ledger(state)
         || before.free != state.free
         || before.devices != state.devices
+        || before.withdrawn_labels != state.withdrawn_labels
         || !state.bundles.is_empty()
         || !state.dissolved.is_empty()
 }
@@ -55,7 +60,8 @@ fn rooms(of: &DevicesFree, sizes: &Inventory) -> impl Iterator<Item = Option<Roo
         let share = Quantity::from_units(free.checked_sub(1)?).min(Quantity::ONE);
         let of_share = memory_of(share, size_bytes);
         let memory_bytes = of.free_bytes.get(index).copied().unwrap_or(of_share).min(size_bytes);
-        Some(Room { free: Capacity { share, memory_bytes }, size_bytes })
+        let is_single = of.single.contains(&(index as u32));
+        Some(Room { free: Capacity { share, memory_bytes }, size_bytes, is_single })
     })
 }
 

@@ -31,6 +31,10 @@ impl NodeCore {
         let kept_out = self.devices.out_of_service.values();
         let by_health = kept_out.filter(|by| self.devices.doctor.is_some_and(|doctor| by.contains_key(&doctor)));
         assert_eq!(by_health.count(), self.devices.health.len(), "CORE-4: whatever is ill is out of service");
+        for (resource, slot) in self.devices() {
+            let are_drained = self.devices.health.links.are_drained(&(resource.to_owned(), slot));
+            assert_eq!(self.ledger.is_single(resource, slot), are_drained, "LINKS-2");
+        }
     }
 
     /// What is left that somebody must still let go of.
@@ -64,6 +68,10 @@ impl NodeCore {
 
     /// The machine as its ledger stands.
     pub fn view(&self) -> NodeView {
-        NodeView::new(self.plan.node, &self.ledger, self.plan.labels.clone())
+        let mut labels = self.plan.labels.clone();
+        for withdrawn in self.devices.health.links.withdrawn_labels() {
+            labels.remove(&withdrawn);
+        }
+        NodeView::new(self.plan.node, &self.ledger, labels)
     }
 }

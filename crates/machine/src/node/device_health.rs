@@ -4,6 +4,7 @@ use super::NodeCore;
 use crate::Effect;
 use crate::device_checks::{DeviceSlot, devices_of};
 use crate::device_health::{CheckOutcome, DeviceErrorSeen, HealthRecord, Verdict};
+use crate::device_links::LinksChange;
 use crate::devices::Devices;
 use crate::names::Key;
 use oxiray_accelerators::DeviceUse as Found;
@@ -83,9 +84,21 @@ impl NodeCore {
                 Verdict::Check(device) => self.out.push(Effect::CheckDevice { device }),
                 Verdict::Tell(device, text) => self.tell_holders(&device, &text),
                 Verdict::EndHolders(device, error) => self.end_holders(&device, &error),
+                Verdict::Links(device, change) => self.links_changed(&device, change),
             }
         }
         self.remember_health();
+    }
+
+    /// LINKS-2.
+    fn links_changed(&mut self, device: &DeviceSlot, change: LinksChange) {
+        let (resource, slot) = device;
+        let is_single = change == LinksChange::Drained;
+        self.ledger.set_single(resource, *slot, is_single).expect("what is measured is a device of the ledger");
+        match self.devices.health.links.why_drained(device) {
+            Some(why) => self.tell_holders(device, &format!("{resource} {slot} is {why}. Who has it keeps it")),
+            None => self.log(format!("{resource} {slot} is granted along with others again")),
+        }
     }
 
     /// HEALTH-6: has it written down what is to be remembered, where that has changed.

@@ -318,7 +318,7 @@ impl NodeCore {
         let free =
             amounts(available.iter().filter(|(name, _)| !name.is_device()).map(|(name, amount)| (name, *amount)));
         let (uses, conditions) = (self.devices.measured.uses.clone(), self.device_conditions());
-        let store_used = self.usage.store_used;
-        NodeState { order, free, devices, store_used, uses, conditions, ..NodeState::default() }
+        let (store_used, withdrawn_labels) = (self.usage.store_used, self.devices.health.links.withdrawn_labels());
+        NodeState { order, free, devices, store_used, uses, conditions, withdrawn_labels, ..NodeState::default() }
     }
 }

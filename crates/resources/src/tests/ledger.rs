@@ -1,7 +1,7 @@
 //! What the ledger says and refuses, one case each; any order of events is in `model`.
 
 use super::{demand, ledger, quantity, shares, show};
-use crate::{Busy, Ledger, Never, NoSuchDevice, Quantity, ResourceName, Shortage};
+use crate::{Busy, Grant, KeptBack, Ledger, Never, NoSuchDevice, Quantity, ResourceName, Shortage};
 
 fn available(ledger: &Ledger) -> String {
     show(ledger.available().iter().map(|(name, quantity)| (name, *quantity)))
@@ -46,7 +46,7 @@ fn never_and_busy_are_told_apart() {
             asked: Quantity::ONE,
             free: Quantity::ZERO,
             total: quantity(2.0),
-            out_of_service: 0
+            kept: KeptBack::default()
         }))
     );
     let mut sentence = |text: &str| ledger.grant(&demand(text)).unwrap_err().to_string();
@@ -135,6 +135,50 @@ fn a_device_out_of_service_is_kept_by_its_holder_and_granted_to_nobody() {
         assert_eq!(ledger.quarantine(resource, device, "gone"), Err(error.clone()));
         assert_eq!(ledger.restore_device(resource, device), Err(error));
     }
+}
+
+#[test]
+fn a_device_whose_links_are_not_to_be_used_is_granted_by_itself_alone() {
+    let mut ledger = ledger("GPU 4");
+    ledger.set_single("GPU", 0, true).unwrap();
+    let devices = |grant: &Grant| -> Vec<u32> { grant.devices_of("GPU").iter().map(|share| share.device).collect() };
+    let three = ledger.grant(&demand("GPU 3")).unwrap();
+    assert_eq!(devices(&three), [1, 2, 3], "PACKING-4");
+    ledger.release(three);
+    let all = ledger.grant(&demand("GPU 4")).unwrap_err();
+    assert!(matches!(all, Shortage::Busy(_)), "its links may be used again");
+    let why = "4 GPU asked for, 3 of 4 wholly free, 1 granted only one at a time while the driver has links to other \
+               devices drained";
+    assert_eq!(all.to_string(), why);
+    let one = ledger.grant(&demand("GPU 1")).unwrap();
+    assert_eq!(devices(&one), [0]);
+    let part = ledger.grant(&demand("GPU 2")).unwrap();
+    let busy = ledger.grant(&demand("GPU 2")).unwrap_err().to_string();
+    assert!(busy.starts_with("2 GPU asked for, 1 of 4 wholly free, 1 granted only"), "{busy}");
+    for grant in [one, part] {
+        ledger.release(grant);
+    }
+    ledger.audit();
+    // Within bundles it is the same, out of however many of them the devices come.
+    let bundles = ledger.reserve(&[demand("GPU 1"), demand("GPU 1"), demand("GPU 2")]).unwrap();
+    let parts = |one: usize, other: usize| [(bundles[one], demand("GPU 1")), (bundles[other], demand("GPU 1"))];
+    assert!(ledger.grant_within(&parts(0, 1)).is_none(), "the first has device 0");
+    let joint = ledger.grant_within(&parts(1, 2)).unwrap();
+    assert_eq!(devices(&joint), [1, 2]);
+    ledger.release(joint);
+    ledger.set_single("GPU", 2, true).unwrap();
+    assert!(ledger.grant_within(&[(bundles[2], demand("GPU 2"))]).is_none());
+    let one = ledger.grant_within(&[(bundles[2], demand("GPU 1"))]).unwrap();
+    assert_eq!(devices(&one), [2]);
+    ledger.release(one);
+    for device in [0, 2] {
+        ledger.set_single("GPU", device, false).unwrap();
+        assert!(!ledger.is_single("GPU", device));
+    }
+    let whole = ledger.grant_within(&[(bundles[2], demand("GPU 2"))]).unwrap();
+    ledger.audit();
+    ledger.release(whole);
+    assert!(ledger.set_single("GPU", 4, true).is_err() && ledger.set_single("TPU", 0, true).is_err());
 }
 
 #[test]

@@ -20,6 +20,8 @@ enum Event {
     Restore(prop::sample::Index),
     Quarantine(usize),
     RestoreDevice(usize),
+    /// Whether it is granted only by itself.
+    Single(usize, bool),
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -34,6 +36,7 @@ fn event() -> impl Strategy<Value = Event> {
         2 => any::<prop::sample::Index>().prop_map(Event::Restore),
         1 => (0..GPUS).prop_map(Event::Quarantine),
         1 => (0..GPUS).prop_map(Event::RestoreDevice),
+        1 => (0..GPUS, any::<bool>()).prop_map(|(device, is_single)| Event::Single(device, is_single)),
     ]
 }
 
@@ -42,6 +45,7 @@ struct Model {
     cpu_free: i64,
     gpu_free: [u64; GPUS],
     in_service: [bool; GPUS],
+    is_single: [bool; GPUS],
 }
 
 impl Model {
@@ -58,7 +62,8 @@ impl Model {
             }
             _ => {
                 let wanted = (gpu / 10_000) as usize;
-                let chosen: Vec<_> = (0..GPUS).filter(fits).take(wanted).collect();
+                let may_be = |device: &usize| wanted < 2 || !self.is_single[*device];
+                let chosen: Vec<_> = (0..GPUS).filter(fits).filter(may_be).take(wanted).collect();
                 (chosen.len() == wanted).then_some(chosen)
             }
         }
@@ -73,7 +78,8 @@ struct Run {
 
 impl Run {
     fn new() -> Self {
-        let model = Model { cpu_free: 40_000, gpu_free: [10_000; GPUS], in_service: [true; GPUS] };
+        let model =
+            Model { cpu_free: 40_000, gpu_free: [10_000; GPUS], in_service: [true; GPUS], is_single: [false; GPUS] };
         Self { ledger: ledger(&format!("CPU {CPUS}, GPU {GPUS}")), model, grants: Vec::new() }
     }
 
@@ -87,6 +93,10 @@ impl Run {
             Event::RestoreDevice(device) => {
                 self.ledger.restore_device("GPU", device as u32).unwrap();
                 self.model.in_service[device] = true;
+            }
+            Event::Single(device, is_single) => {
+                self.ledger.set_single("GPU", device as u32, is_single).unwrap();
+                self.model.is_single[device] = is_single;
             }
             _ if self.grants.is_empty() => {}
             Event::Release(index) => self.release(index.index(self.grants.len())),
@@ -177,7 +187,9 @@ proptest! {
             run.release(0);
             run.compare();
         }
-        (0..GPUS).for_each(|device| run.step(Event::RestoreDevice(device)));
+        for device in 0..GPUS {
+            run.step(Event::RestoreDevice(device));
+        }
         prop_assert_eq!(run.ledger.available(), ledger(&format!("CPU {CPUS}, GPU {GPUS}")).totals());
     }
 }

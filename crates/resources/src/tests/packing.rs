@@ -16,9 +16,9 @@ fn room() -> impl Strategy<Value = Room> {
     let share = prop_oneof![2 => Just(10_000), 1 => Just(6_000), 1 => Just(2_500), 1 => 0..=9_999_u64];
     // Sizes that are no multiple of a share, so that rounding has something to do.
     let size = prop_oneof![1 => Just(0), 3 => (1..4_u64).prop_map(|gibs| gibs * 4 * GIB + 12_345)];
-    (share, size).prop_map(|(units, size_bytes)| {
+    (share, size, prop::bool::weighted(0.2)).prop_map(|(units, size_bytes, is_single)| {
         let share = Quantity::from_units(units);
-        Room { free: Capacity { share, memory_bytes: memory_of(share, size_bytes) }, size_bytes }
+        Room { free: Capacity { share, memory_bytes: memory_of(share, size_bytes) }, size_bytes, is_single }
     })
 }
 
@@ -39,19 +39,24 @@ fn devices(rooms: &[Option<Room>]) -> FreeDevices {
 
 /// Whether there is a way at all: every device is tried for everything that is asked of one.
 fn could(rooms: &mut [Room], asked: &[ResourceNeed]) -> bool {
-    let Some((first, others)) = asked.split_first() else { return true };
-    let rest: Vec<ResourceNeed> = match first {
+    // One by one, each with whether it is one of several.
+    let each = |asked: &ResourceNeed| match *asked {
         ResourceNeed::Amount(amount) if amount.wholes() > 1 => {
-            let fewer = ResourceNeed::Amount(Quantity::whole(amount.wholes() as u32 - 1));
-            std::iter::once(fewer).chain(others.iter().copied()).collect()
+            vec![(ResourceNeed::Amount(Quantity::ONE), true); amount.wholes() as usize]
         }
-        _ => others.to_vec(),
+        one => vec![(one, false)],
     };
+    could_each(rooms, &asked.iter().flat_map(each).collect::<Vec<_>>())
+}
+
+fn could_each(rooms: &mut [Room], asked: &[(ResourceNeed, bool)]) -> bool {
+    let Some(((first, is_one_of_several), others)) = asked.split_first() else { return true };
     (0..rooms.len()).any(|device| {
         let before = rooms[device];
-        let Some(part) = before.part(*first) else { return false };
+        let part = before.part(*first).filter(|_| !(before.is_single && *is_one_of_several));
+        let Some(part) = part else { return false };
         rooms[device] = before.without(part).unwrap();
-        let fits = could(rooms, &rest);
+        let fits = could_each(rooms, others);
         rooms[device] = before;
         fits
     })
@@ -170,6 +175,7 @@ enum Event {
     Dissolve(prop::sample::Index),
     Quarantine(u32),
     Restore(u32),
+    Single(u32, bool),
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -182,6 +188,7 @@ fn event() -> impl Strategy<Value = Event> {
         2 => index().prop_map(Event::Dissolve),
         1 => (0..3_u32).prop_map(Event::Quarantine),
         1 => (0..3_u32).prop_map(Event::Restore),
+        1 => (0..3_u32, any::<bool>()).prop_map(|(device, is_single)| Event::Single(device, is_single)),
     ]
 }
 
@@ -248,7 +255,7 @@ proptest! {
             list.in_service().for_each(|(device, room)| order.insert(device, room));
             prop_assert_eq!(list.obtainable(asked), order.obtainable(asked));
             let before = list.clone();
-            match order.choose(asked) {
+            match order.choose(asked, asked.devices() > 1) {
                 None => prop_assert!(!list.fits(asked) && !list.take(asked)),
                 Some(chosen) => {
                     prop_assert!(list.fits(asked) && list.take(asked));
@@ -268,7 +275,10 @@ proptest! {
         free in prop::collection::vec(prop::option::weighted(0.8, room()), 0..6),
         asked in prop::collection::vec(asked(), 0..5),
     ) {
-        let without: FreeDevices = free.iter().map(|room| room.map(|room| room.free.share)).collect();
+        let unsized_room = |room: Room| {
+            Room { free: Capacity { memory_bytes: 0, ..room.free }, size_bytes: 0, ..room }
+        };
+        let without: FreeDevices = free.iter().map(|room| room.map(unsized_room)).collect();
         let shares: Vec<ResourceNeed> = asked.iter().filter(|asked| matches!(asked, ResourceNeed::Amount(_))).copied().collect();
         let numbers = |packed: Vec<Vec<DeviceShare>>| -> Vec<Vec<(u32, Quantity)>> {
             packed.iter().map(|shares| shares.iter().map(|of| (of.device, of.share)).collect()).collect()
@@ -315,11 +325,15 @@ proptest! {
                 Event::Dissolve(which) if !bundles.is_empty() => ledger.dissolve(bundles.swap_remove(which.index(bundles.len()))),
                 Event::Quarantine(device) => ledger.quarantine("GPU", device, "test").unwrap(),
                 Event::Restore(device) => ledger.restore_device("GPU", device).unwrap(),
+                Event::Single(device, is_single) => ledger.set_single("GPU", device, is_single).unwrap(),
                 Event::Release(_) | Event::Dissolve(_) | Event::Within(..) => {}
             }
             ledger.audit();
         }
-        (0..3).for_each(|device| ledger.restore_device("GPU", device).unwrap());
+        for device in 0..3 {
+            ledger.restore_device("GPU", device).unwrap();
+            ledger.set_single("GPU", device, false).unwrap();
+        }
         for bundle in bundles {
             ledger.dissolve(bundle);
         }

@@ -22,11 +22,15 @@ proptest! {
             1..20,
         ),
         out_of_service in prop::option::of(0..3_u32),
+        single in prop::option::of(0..3_u32),
     ) {
         let inventory = Inventory::new([(ResourceName::CPU, 4.0), (ResourceName::GPU, 3.0)]).unwrap();
         let mut ledger = Ledger::new(inventory.with_device_memory(ResourceName::GPU, vec![8_000, 16_000, 16_001]));
         if let Some(device) = out_of_service {
             ledger.quarantine("GPU", device, "test").unwrap();
+        }
+        if let Some(device) = single {
+            ledger.set_single("GPU", device, true).unwrap();
         }
         let mut held: Vec<Grant> = Vec::new();
         for (cpu, gpu, memory) in asked {

@@ -120,6 +120,15 @@ fn whole_devices_come_out_of_several_bundles() {
 }
 
 #[test]
+fn whole_devices_whose_links_are_not_to_be_used_do_not_come_out_of_several_bundles() {
+    let mut drawn = Drawn::new(&[("GPU 3", &["GPU 1", "GPU 1", "GPU 1"])]);
+    drawn.ledgers[0].set_single("GPU", 0, true).unwrap();
+    assert_eq!(drawn.takes("GPU 3"), "nothing");
+    assert_eq!(drawn.takes("GPU 2"), "1 {GPU: 1} + 2 {GPU: 1}");
+    assert_eq!(drawn.takes("GPU 1"), "0 {GPU: 1}");
+}
+
+#[test]
 fn a_share_of_a_device_comes_out_of_one_bundle() {
     let mut drawn = Drawn::new(&[("GPU 2", &["GPU 1", "GPU 1"])]);
     assert_eq!(drawn.takes("GPU 0.5"), "0 {GPU: 0.5}");
@@ -142,9 +151,13 @@ proptest! {
     #[test]
     fn what_is_drawn_is_granted(
         events in prop::collection::vec(prop_oneof![asked().prop_map(Some), Just(None)], 1..40),
+        single in prop::option::of(0..4_u32),
     ) {
         let first: &[&str] = &["CPU 1.5, GPU 2", "CPU 1, GPU 0.5", "CPU 1, GPU 0.5", "CPU 1"];
         let mut drawn = Drawn::new(&[("CPU 6, GPU 4", first), ("CPU 2, GPU 2", &["CPU 2, GPU 1", "GPU 1"])]);
+        if let Some(device) = single {
+            drawn.ledgers[0].set_single("GPU", device, true).unwrap();
+        }
         let mut held = Vec::new();
         for event in events {
             match event.filter(|asked| !asked.is_nothing()) {
@@ -159,6 +172,9 @@ proptest! {
         for (grant, machine) in held {
             drawn.ledgers[machine].release(grant);
             drawn.ledgers[machine].audit();
+        }
+        if let Some(device) = single {
+            drawn.ledgers[0].set_single("GPU", device, false).unwrap();
         }
         let free = drawn.bundles.iter().map(|bundle| drawn.view(bundle).fits(&bundle.2).is_ok());
         prop_assert!(free.into_iter().all(|is_free| is_free));

@@ -104,7 +104,11 @@ proptest! {
                 }
                 Event::Out { number, device } => {
                     if let Some(machine) = machines.get_mut(&node(number)) {
-                        let _ = machine.ledger.quarantine("GPU", device, "test");
+                        // Every other one is only not granted along with others.
+                        let _ = match device % 2 {
+                            0 => machine.ledger.quarantine("GPU", device, "test"),
+                            _ => machine.ledger.set_single("GPU", device, true),
+                        };
                         fleet.put(&NodeView::new(node(number), &machine.ledger, machine.labels.clone()));
                     }
                 }

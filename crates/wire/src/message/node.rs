@@ -132,6 +132,9 @@ pub struct NodeState {
     /// How the machine is, where it was measured anew.
     #[field(9)]
     pub statistics: Option<NodeStatistics>,
+    /// The names of labels that it joined with and that do not hold for now.
+    #[field(21)]
+    pub withdrawn_labels: Vec<String>,
 }
 
 /// A part of a device that is granted.
@@ -246,6 +249,9 @@ pub struct DevicesFree {
     /// Bytes of memory that each has free; left out where that is what its free share stands for.
     #[field(4)]
     pub free_bytes: Vec<u64>,
+    /// The places in `free` of those that are granted only one at a time, since their links to others are not to be used.
+    #[field(5)]
+    pub single: Vec<u32>,
 }
 
 /// Both ways between head and member: what a worker of the member said, or is told. Its descriptors come along.

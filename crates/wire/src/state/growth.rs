@@ -155,6 +155,19 @@ pub struct MachineRecord {
     /// Counts what was placed there.
     #[field(9)]
     pub uses: u64,
+    /// The numbers of the devices that are granted only one at a time, by resource.
+    #[field(10)]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub single_devices: BTreeMap<String, SingleDevices>,
+}
+
+/// The devices of one resource that are granted only one at a time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Fields, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SingleDevices {
+    /// Their numbers.
+    #[field(1)]
+    pub numbers: Vec<u32>,
 }
 
 /// The devices of one resource, in the order of their numbers.
