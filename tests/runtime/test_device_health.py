@@ -59,10 +59,10 @@ def status() -> str:
     return commands.run("status", f"--address={ray.get_runtime_context().gcs_address}")
 
 
-def device(slot: int, text: str | None = None) -> str:
-    """The lines of `oxiray status` on a GPU."""
+def device(slot: int, text: str | None = None, resource: str = "GPU") -> str:
+    """The lines of `oxiray status` on a device."""
     lines = (status() if text is None else text).splitlines()
-    first = next(number for number, line in enumerate(lines) if line.startswith(f"  GPU {slot} "))
+    first = next(number for number, line in enumerate(lines) if line.startswith(f"  {resource} {slot} "))
     own = [lines[first]]
     for line in lines[first + 1 :]:
         if not line.startswith("      "):
@@ -277,6 +277,52 @@ def test_devices_of_other_machines_are_shown_where_there_is_something_to_be_know
     commands.run("device", "undrain", f"{member.node_id}/1", "--force", f"--address={cluster.address}")
     wait_until(lambda: seen not in status())
     assert "put back into service by hand" in device(1)
+
+
+def test_an_error_of_an_instance_concerns_that_one_alone_unless_it_is_one_of_the_whole_gpu(
+    library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray.shutdown()
+    answers = nvml.Answers(tmp_path, monkeypatch, library)
+    gpus = "".join(GPU.format(slot=slot) for slot in range(2))
+    cut = [(gpu, part) for gpu in range(2) for part in (7, 8, 9)]
+    parts = "".join(f"mig={gpu}:{part}:0:MIG-{gpu}{part}:1g.10gb:10737418240\n" for gpu, part in cut)
+    answers.write(gpus + parts)
+    ray.init(num_cpus=4)
+    wait_until(answers.are_listened_to)
+    one = {"resources": {"mig-1g.10gb": 1}, "num_cpus": 0, "max_retries": 0}
+    marks = [tmp_path / str(number) for number in range(3)]
+
+    @ray.remote
+    def holds(mark: str) -> None:
+        Path(mark).write_text(f"{os.getpid()} {os.environ['CUDA_VISIBLE_DEVICES']}")
+        while not Path(f"{mark}.done").exists():
+            time.sleep(0.02)
+
+    tasks = [holds.options(**one).remote(str(mark)) for mark in marks]
+    wait_until(lambda: all(has_begun(mark) for mark in marks))
+    who = {mark.read_text().split()[1]: (task, mark) for task, mark in zip(tasks, marks, strict=True)}
+    assert sorted(who) == ["MIG-07", "MIG-08", "MIG-09"]
+
+    def part(slot: int) -> str:
+        return device(slot, resource="mig-1g.10gb")
+
+    answers.write(gpus + parts + "xid=0:31:8:0\n")
+    wait_until(lambda: "last error: Xid 31" in part(1))
+    assert "last error" not in part(0) and "last error" not in part(2)
+    for instance in ("MIG-07", "MIG-08"):
+        os.kill(int(who[instance][1].read_text().split()[0]), signal.SIGSEGV)
+    blamed, other = (who[instance][0] for instance in ("MIG-08", "MIG-07"))
+    with pytest.raises(ray.exceptions.WorkerCrashedError, match="reported Xid 31"):
+        ray.get(blamed, timeout=30)
+    with pytest.raises(ray.exceptions.WorkerCrashedError) as raised:
+        ray.get(other, timeout=30)
+    assert "Xid" not in str(raised.value)
+    answers.write(gpus + parts + "xid=0:31:8:0\nxid=0:119:9:0\n")
+    wait_until(lambda: all("out of service: Xid 119" in part(slot) for slot in (0, 1, 2)))
+    assert not any("out of service" in part(slot) for slot in (3, 4, 5)), "they are of another GPU"
+    Path(f"{who['MIG-09'][1]}.done").touch()
+    ray.get(who["MIG-09"][0], timeout=30)
 
 
 def test_rules_for_xids_are_checked_when_a_node_starts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,16 +1,14 @@
 //! NVIDIA's management library: asked once for what detection needs, and later by the family's monitor.
 
 use std::collections::BTreeMap;
-use std::ffi::c_uint;
+use std::ffi::{c_uint, c_ulonglong, c_void};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nvml_wrapper::bitmasks::event::EventTypes;
 use nvml_wrapper::enum_wrappers::device::{P2pCapabilitiesIndex, P2pStatus, TemperatureSensor, TopologyLevel};
 use nvml_wrapper::enums::device::{SampleValue, UsedGpuMemory};
-use nvml_wrapper::enums::event::XidError;
 use nvml_wrapper::error::NvmlError;
-use nvml_wrapper::struct_wrappers::event::EventData;
 use nvml_wrapper::structs::device::FieldId;
 use nvml_wrapper::{Device, EventSet, Nvml};
 use oxiray_families::mig::{MigInstance, profile_in};
@@ -31,6 +29,12 @@ const LINKS_MAX: u32 = 18;
 const INSTANCES_LIMIT: u32 = 64;
 /// What every question answers that was answered.
 const NVML_SUCCESS: c_uint = 0;
+/// What a wait answers that was in vain.
+const NVML_TIMEOUT: c_uint = 10;
+/// `nvmlEventTypeXidCriticalError`.
+const CRITICAL_XID: c_ulonglong = 8;
+/// What stands for no instance.
+const NO_INSTANCE: c_uint = c_uint::MAX;
 /// What NVML says of a GPU that takes part in a cluster of NVLink.
 const FABRIC_COMPLETED: u8 = 3;
 /// What NVML calls the fields of a device's health.
@@ -87,16 +91,13 @@ fn instances(nvml: &Nvml, gpu: &Device<'_>) -> Vec<MigInstance> {
     let places = 0..gpu.mig_device_count().unwrap_or(0).min(INSTANCES_LIMIT);
     let found = places.filter_map(|place| {
         let device = gpu.mig_device_by_index(place).ok()?;
+        let numbers = instance_numbers(nvml, &device);
         Some(MigInstance {
             uuid: device.uuid().ok(),
             profile: device.name().ok().as_deref().and_then(profile_in)?,
             memory_bytes: memory_of(&device),
-            // SAFETY: the handle is used while the library is open, and as what it is.
-            gpu_instance: unsafe { number(nvml.lib().nvmlDeviceGetGpuInstanceId.as_ref().ok(), device.handle()) },
-            // SAFETY: as above.
-            compute_instance: unsafe {
-                number(nvml.lib().nvmlDeviceGetComputeInstanceId.as_ref().ok(), device.handle())
-            },
+            gpu_instance: numbers.map(|[of_gpu, _]| of_gpu),
+            compute_instance: numbers.map(|[_, of_compute]| of_compute),
             nodes: Vec::new(),
         })
     });
@@ -278,11 +279,13 @@ fn health_of(device: &Device<'_>) -> Health {
 /// Hears of critical errors (Xids) of devices until `hearing` answers `false`, or the library reports no more.
 pub(crate) fn hear_errors(nvml: &Nvml, ids: &[String], hearing: &mut Hearing<'_>) {
     let Some((events, places)) = registered(nvml, ids) else { return };
+    let Ok(wait) = nvml.lib().nvmlEventSetWait_v2.as_ref() else { return };
     loop {
-        let errors = match events.wait(ERROR_WAIT_MS) {
-            Ok(event) => errors_of(&event, &places),
-            Err(NvmlError::Timeout) => Vec::new(),
-            Err(_) => return,
+        // SAFETY: the set is one of this library, which is open, and no other thread uses it.
+        let errors = match unsafe { next_event(wait, events.handle()) } {
+            (NVML_SUCCESS, event) => errors_of(nvml, &event, &places),
+            (NVML_TIMEOUT, _) => Vec::new(),
+            _ => return,
         };
         if errors.is_empty() && !hearing(None) || errors.into_iter().any(|error| !hearing(Some(error))) {
             return;
@@ -290,13 +293,33 @@ pub(crate) fn hear_errors(nvml: &Nvml, ids: &[String], hearing: &mut Hearing<'_>
     }
 }
 
-/// A set of the critical errors of all GPUs that report them, and the places of each by its UUID: one, or those of its
-/// instances.
-fn registered<'nvml>(nvml: &'nvml Nvml, ids: &[String]) -> Option<(EventSet<'nvml>, BTreeMap<String, Vec<usize>>)> {
-    let (mut events, mut places) = (nvml.create_event_set().ok()?, BTreeMap::<String, Vec<usize>>::new());
+/// A device that was asked about, among those of its GPU.
+struct Place {
+    place: usize,
+    /// The driver's numbers of the instance that it is: of the part of the GPU, and of the processors in it.
+    instance: Option<[u32; 2]>,
+}
+
+/// Those of each GPU, by its UUID.
+type Places = BTreeMap<String, Vec<Place>>;
+
+/// The driver's numbers of an instance.
+fn instance_numbers(nvml: &Nvml, instance: &Device<'_>) -> Option<[u32; 2]> {
+    // SAFETY: the handle is used while the library is open, and as what it is.
+    let of_gpu = unsafe { number(nvml.lib().nvmlDeviceGetGpuInstanceId.as_ref().ok(), instance.handle()) }?;
+    // SAFETY: as above.
+    let of_compute = unsafe { number(nvml.lib().nvmlDeviceGetComputeInstanceId.as_ref().ok(), instance.handle()) }?;
+    Some([of_gpu, of_compute])
+}
+
+/// A set of the critical errors of all GPUs that report them, and what was asked about of each.
+fn registered<'nvml>(nvml: &'nvml Nvml, ids: &[String]) -> Option<(EventSet<'nvml>, Places)> {
+    let (mut events, mut places) = (nvml.create_event_set().ok()?, Places::new());
     for (place, id) in ids.iter().enumerate() {
         let Ok(device) = device(nvml, id) else { continue };
-        let device = gpu_of(&device).unwrap_or(device);
+        let gpu = gpu_of(&device);
+        let place = Place { place, instance: gpu.as_ref().and_then(|_| instance_numbers(nvml, &device)) };
+        let device = gpu.unwrap_or(device);
         let reported = device.supported_event_types().unwrap_or(EventTypes::empty());
         let Some(uuid) = device.uuid().ok().filter(|_| reported.contains(EventTypes::CRITICAL_XID_ERROR)) else {
             continue;
@@ -312,15 +335,51 @@ fn registered<'nvml>(nvml: &'nvml Nvml, ids: &[String]) -> Option<(EventSet<'nvm
     (!places.is_empty()).then_some((events, places))
 }
 
-/// An error of a GPU that is cut is one of each instance: the wrapper does not say of which it was.
-fn errors_of(event: &EventData<'_>, places: &BTreeMap<String, Vec<usize>>) -> Vec<DeviceError> {
-    let of_gpu = event.device.uuid().ok().and_then(|uuid| places.get(&uuid));
-    let xid = match event.event_data {
-        Some(XidError::Value(xid)) => u32::try_from(xid).ok(),
-        Some(XidError::Unknown) | None => None,
+/// `nvmlEventData_t`, whose instances the wrapper leaves out.
+#[repr(C)]
+struct Event {
+    device: *mut c_void,
+    kind: c_ulonglong,
+    xid: c_ulonglong,
+    gpu_instance: c_uint,
+    compute_instance: c_uint,
+}
+
+/// Waits for an error for a while. What the library answered, and what it told where that was [`NVML_SUCCESS`].
+///
+/// # Safety
+/// `set` must be an event set of the library that `wait` is of, which must be open, and no other thread may use it.
+unsafe fn next_event<Set, Told>(
+    wait: &unsafe extern "C" fn(Set, *mut Told, c_uint) -> c_uint,
+    set: Set,
+) -> (c_uint, Event) {
+    const { assert!(size_of::<Told>() == size_of::<Event>(), "what the library writes is what is read") };
+    let (kind, xid) = (0, 0);
+    let (gpu_instance, compute_instance) = (NO_INSTANCE, NO_INSTANCE);
+    let mut event = Event { device: std::ptr::null_mut(), kind, xid, gpu_instance, compute_instance };
+    // SAFETY: the caller vouches for the set; the call writes one event, which has the same form.
+    let answer = unsafe { wait(set, (&raw mut event).cast(), ERROR_WAIT_MS) };
+    (answer, event)
+}
+
+/// An error of a GPU is one of each instance of it; where the driver tells in which it happened, it was elsewhere for the
+/// others.
+fn errors_of(nvml: &Nvml, event: &Event, places: &Places) -> Vec<DeviceError> {
+    let Ok(xid) = u32::try_from(event.xid) else { return Vec::new() };
+    if event.kind != CRITICAL_XID || event.device.is_null() {
+        return Vec::new();
+    }
+    // SAFETY: the library named this device just now, and it is open.
+    let gpu = unsafe { Device::new(event.device.cast(), nvml) };
+    let gpu = gpu_of(&gpu).unwrap_or(gpu);
+    let of_gpu = gpu.uuid().ok().and_then(|uuid| places.get(&uuid));
+    let happened = [event.gpu_instance, event.compute_instance];
+    let differ = |(own, where_it_was): (u32, c_uint)| where_it_was != NO_INSTANCE && where_it_was != own;
+    let error = |of: &Place| {
+        let is_elsewhere = of.instance.is_some_and(|own| own.into_iter().zip(happened).any(differ));
+        DeviceError { place: of.place, xid, is_elsewhere }
     };
-    let errors = xid.into_iter().flat_map(|xid| of_gpu.into_iter().flatten().map(move |place| (*place, xid)));
-    errors.map(|(place, xid)| DeviceError { place, xid }).collect()
+    of_gpu.into_iter().flatten().map(error).collect()
 }
 
 /// The processes that have some of a device's memory.

@@ -43,6 +43,7 @@ fn nvml_answers_through_its_library() {
     a_partitioned_device_is_pointed_out(&answers);
     instances_are_asked_about_by_themselves(&answers);
     an_error_of_a_gpu_is_one_of_its_instances(&answers);
+    an_error_of_an_instance_is_elsewhere_for_the_others(&answers);
     devices_that_say_little_still_count(&answers);
     a_library_that_refuses_falls_back_with_its_reason(&answers);
     a_missing_library_falls_back_with_its_reason();
@@ -158,6 +159,36 @@ fn an_error_of_a_gpu_is_one_of_its_instances(answers: &Path) {
         heard.len() < 2
     });
     assert_eq!(heard, [(0, 95), (1, 95)], "and one of another GPU is none");
+}
+
+/// The errors of the instances of profile `1g.5gb`, which have the numbers 9:0 and 10:0, and whether each was elsewhere.
+fn an_error_of_an_instance_is_elsewhere_for_the_others(answers: &Path) {
+    let processes = instances(answers, "");
+    let numbers: Vec<[u32; 2]> = std::fs::read_to_string(answers)
+        .unwrap()
+        .lines()
+        .filter(|line| line.starts_with("mig=0:") && line.contains(":1g.5gb:"))
+        .map(|line| {
+            let parts: Vec<&str> = line.split(':').collect();
+            [parts[1].parse().unwrap(), parts[2].parse().unwrap()]
+        })
+        .collect();
+    let [[first, first_compute], [second, _]] = numbers[..] else { panic!("{numbers:?}") };
+    let nobody = 77;
+    let text = std::fs::read_to_string(answers).unwrap()
+        + &format!("xid=0:31:{first}:{first_compute}\nxid=0:94:{second}\nxid=0:13:{nobody}\nxid=0:95\n");
+    let (draft, mut heard) = (answers.with_extension("draft"), Vec::new());
+    processes.hear_errors(&mut |error| {
+        match error {
+            Some(error) => heard.push((error.xid, error.place, error.is_elsewhere)),
+            None => std::fs::write(&draft, &text).and_then(|()| std::fs::rename(&draft, answers)).unwrap(),
+        }
+        heard.len() < 8
+    });
+    let of_first = [(31, 0, false), (31, 1, true)];
+    let of_second = [(94, 0, true), (94, 1, false)];
+    let of_nobody = [(13, 0, true), (13, 1, true)];
+    assert_eq!(heard, [of_first, of_second, of_nobody, [(95, 0, false), (95, 1, false)]].concat());
 }
 
 fn devices_that_say_little_still_count(answers: &Path) {

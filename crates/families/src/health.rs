@@ -114,6 +114,8 @@ pub struct DeviceError {
     pub place: usize,
     /// The number under which NVIDIA's driver reports it.
     pub xid: u32,
+    /// Whether it happened in another instance of the same GPU, as far as the driver tells where.
+    pub is_elsewhere: bool,
 }
 
 #[cfg(test)]

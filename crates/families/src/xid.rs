@@ -24,6 +24,13 @@ pub enum XidClass {
     Gone,
 }
 
+impl XidClass {
+    /// Whether it says something of the instance of a GPU alone in which it happened, and not of the whole GPU.
+    pub fn is_of_one_instance(self) -> bool {
+        matches!(self, Self::Application | Self::Contained)
+    }
+}
+
 /// The Xids of each class; all others are notes.
 const CLASSES: &[(XidClass, &[u32])] = &[
     (
@@ -217,6 +224,15 @@ mod tests {
             };
             assert_eq!(rules.class_of(xid), Some(wanted), "Xid {xid}");
         }
+    }
+
+    #[test]
+    fn what_an_application_caused_and_what_was_contained_is_of_one_instance() {
+        let of_one: Vec<u32> = (0..200)
+            .filter(|xid| XidRules::default().class_of(*xid).is_some_and(XidClass::is_of_one_instance))
+            .collect();
+        assert!([13, 31, 43, 94].iter().all(|xid| of_one.contains(xid)), "{of_one:?}");
+        assert!([48, 63, 74, 79, 95, 119].iter().all(|xid| !of_one.contains(xid)), "{of_one:?}");
     }
 
     #[test]

@@ -361,6 +361,7 @@ impl Listener {
                     is_over = desk.strong_count() == 0;
                     if let Some(error) = error
                         && let Some(class) = self.rules.class_of(error.xid)
+                        && !(error.is_elsewhere && class.is_of_one_instance())
                     {
                         let device = (self.devices.resource().to_owned(), error.place as u32);
                         post.post(Said::Failed(DeviceErrorSeen { device, xid: error.xid, class }));

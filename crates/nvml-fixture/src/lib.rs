@@ -16,7 +16,7 @@
 //! `pair=0:1:NODE,NV4` connects the first two by four NVLinks and host bridges of one NUMA node (`BRD`, `PIX`, `PXB`, `PHB`,
 //! `NODE`, `SYS`), `fabric=0:9a5c1f00-2b3d-4e5f-8a9b-0c1d2e3f4a5b:3` has NVLink connect the first one to part 3 of that cluster of machines, `mps=0:4242:524288` lists process 4242 among the first one's clients of an MPS server. `recovery=0:1` says that the first
 //! one needs recovery action 1, `warm=0:350000:61` that it draws 350 W and has 61 °C, `sm=0:4242:35` that it computes for process 4242 in 35 % of the time, `remap=0:pending` or `remap=0:failed` what became of rows of its memory. Each `xid=0:31` that
-//! is added while an event set is open is an error 31 of the first one; the first wait for one makes a file beside that with
+//! is added while an event set is open is an error 31 of the first one, and `xid=0:31:1:0` one of its instance with these numbers (`xid=0:31:1` where only the part of the GPU is known); the first wait for one makes a file beside that with
 //! the answers, whose name ends with `.waits`. A field left empty makes its question return 3 (not supported).
 //! It is CUDA's driver library, too: see `cuda.rs`.
 //!
@@ -73,7 +73,7 @@ struct Answers {
     computing: Vec<(usize, [c_uint; 2])>,
     recoveries: Vec<(usize, c_uint)>,
     remaps: Vec<(usize, String)>,
-    xids: Vec<(usize, c_ulonglong)>,
+    xids: Vec<Xid>,
     cuda: Option<String>,
     pairs: Vec<Pair>,
     fabrics: Vec<(usize, Fabric)>,
@@ -94,6 +94,27 @@ struct Instance {
 const FIRST_INSTANCE: usize = 10_000;
 /// Where it would be among the GPUs.
 const FIRST_INSTANCE_INDEX: usize = FIRST_INSTANCE - 1;
+
+/// An error of a GPU, and in which of its instances it happened.
+#[derive(Clone, Copy)]
+struct Xid {
+    of_gpu: usize,
+    number: c_ulonglong,
+    instance: [c_uint; 2],
+}
+
+impl Xid {
+    /// As in `0:31`, `0:31:1` or `0:31:1:0`.
+    fn parse(of: &str) -> Option<Self> {
+        let mut parts = of.split(':').map(str::trim);
+        let (of_gpu, number) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        let mut instance = [NO_INSTANCE; 2];
+        for number in &mut instance {
+            *number = parts.next().map_or(Some(NO_INSTANCE), |part| part.parse().ok())?;
+        }
+        Some(Self { of_gpu, number, instance })
+    }
+}
 
 /// What NVLink connects a GPU to beyond its machine.
 struct Fabric {
@@ -160,7 +181,7 @@ impl Answers {
                 Some(("warm", of)) => answers.warmth.push(two_numbers(of)?),
                 Some(("sm", of)) => answers.computing.push(two_numbers(of)?),
                 Some(("remap", of)) => answers.remaps.push(numbered(of)?),
-                Some(("xid", of)) => answers.xids.push(numbered(of)?),
+                Some(("xid", of)) => answers.xids.push(Xid::parse(of)?),
                 Some(("pair", of)) => answers.pairs.push(Pair::parse(of)?),
                 Some(("cuda", device)) => answers.cuda = Some(device.to_owned()),
                 Some(("fabric", of)) => {
@@ -924,15 +945,15 @@ pub unsafe extern "C" fn nvmlEventSetWait_v2(set: *mut c_void, data: *mut EventD
     set.tell_that_it_waits();
     loop {
         let xids = Answers::read().map(|answers| answers.xids).unwrap_or_default();
-        while let Some((index, xid)) = xids.get(set.told).copied() {
+        while let Some(Xid { of_gpu, number, instance }) = xids.get(set.told).copied() {
             set.told += 1;
-            if set.devices.contains(&index) {
+            if set.devices.contains(&of_gpu) {
                 let event = EventData {
-                    device: (index + 1) as Handle,
+                    device: (of_gpu + 1) as Handle,
                     kind: CRITICAL_XID,
-                    data: xid,
-                    gpu_instance: NO_INSTANCE,
-                    compute_instance: NO_INSTANCE,
+                    data: number,
+                    gpu_instance: instance[0],
+                    compute_instance: instance[1],
                 };
                 // SAFETY: passed on to the caller.
                 return unsafe { write(data, event) };
