@@ -10,6 +10,7 @@ Invariants:
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -45,6 +46,30 @@ def from_current_exception(
         actor_repr=actor_repr,
         actor_id=actor_id,
     )
+
+
+#: What errors of CUDA, of ROCm and of their libraries say.
+_DEVICE_ERRORS = re.compile(
+    r"CUDA (?:runtime |driver )?error|cudaError|CUDA_ERROR_|CUDNN_STATUS_|cuDNN error|CUBLAS_STATUS_|CUFFT_|HIP error|hipError",
+)
+_DEVICE_ERROR_CHARACTERS_MAX = 200
+
+
+def device_error(error: BaseException) -> str | None:
+    """What an error of a device says that code raised, or that its error came from; none where its memory was too small."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    # What another process raised is known of that one.
+    while current is not None and id(current) not in seen and not isinstance(current, RayError):
+        seen.add(id(current))
+        try:
+            text = str(current)
+        except Exception:
+            text = ""
+        if _DEVICE_ERRORS.search(text) is not None and "out of memory" not in text and "OUT_OF_MEMORY" not in text:
+            return (text.splitlines() or [""])[0][:_DEVICE_ERROR_CHARACTERS_MAX]
+        current = current.__cause__ or current.__context__
+    return None
 
 
 def from_dependency(

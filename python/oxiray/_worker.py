@@ -393,6 +393,9 @@ def describe(name: str, error: BaseException, task: str) -> bytes:
         _gpu_memory.explain(error)
     if getattr(error, "__dict__", {}).pop("_is_of_argument", False):
         return _pickling.dumps(_failures.from_dependency(name, error, *process))
+    of_device = _failures.device_error(error)
+    if of_device is not None:
+        _core.device_error_raised(of_device)
     if "RAY_DEBUG_POST_MORTEM" in os.environ:
         from oxiray import _debugger
 

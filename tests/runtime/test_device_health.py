@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -323,6 +324,84 @@ def test_an_error_of_an_instance_concerns_that_one_alone_unless_it_is_one_of_the
     assert not any("out of service" in part(slot) for slot in (3, 4, 5)), "they are of another GPU"
     Path(f"{who['MIG-09'][1]}.done").touch()
     ray.get(who["MIG-09"][0], timeout=30)
+
+
+def meets(folder: str, bad: list[int], error: str | None = None) -> int:
+    """Waits until all four GPUs have one of these, and fails on those that are bad."""
+    own = int(ray.get_gpu_ids()[0])
+    Path(folder, str(own)).touch()
+    while len(list(Path(folder).iterdir())) < 4:
+        time.sleep(0.02)
+    if own in bad and error is not None:
+        raise RuntimeError(error)
+    if own in bad:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return own
+
+
+@ray.remote(num_gpus=1, num_cpus=0, max_retries=0)
+def first(folder: str, bad: list[int]) -> int:
+    return meets(folder, bad)
+
+
+@ray.remote(num_gpus=1, num_cpus=0, max_retries=0)
+def second(folder: str, bad: list[int]) -> int:
+    return meets(folder, bad)
+
+
+@ray.remote(num_gpus=1, num_cpus=0, max_retries=0)
+def third(folder: str, bad: list[int]) -> int:
+    return meets(folder, bad, "CUDA error: an illegal memory access was encountered")
+
+
+def are_healthy() -> bool:
+    """Whether it is known of all GPUs that they are well: others are never suspected."""
+    told = commands.run("status", f"--address={ray.get_runtime_context().gcs_address}", "--json")
+    return all(row["health"] == "healthy" for row in json.loads(told)["devices"])
+
+
+def run_on_all(folder: Path, bad: list[int]) -> None:
+    """One of each function on each GPU, one function after the other."""
+    for function in (first, second, third):
+        meeting = folder / f"{len(list(folder.iterdir()))}"
+        meeting.mkdir()
+        tasks = [function.remote(str(meeting), bad) for _ in range(4)]
+        failed = 0
+        for task in tasks:
+            try:
+                ray.get(task, timeout=60)
+            except ray.exceptions.RayError:
+                failed += 1
+        assert failed == len(bad)
+
+
+def test_a_device_on_which_functions_fail_that_succeed_elsewhere_is_checked(gpus: Gpus, tmp_path: Path) -> None:
+    healthy = [f"recovery={slot}:0" for slot in range(4)]
+    gpus.say(*healthy, "cuda=sound")
+    wait_until(are_healthy)
+    (tmp_path / "meetings").mkdir()
+    run_on_all(tmp_path / "meetings", [2])
+    passed = "it passed a check after functions failed on it that succeeded on other devices: "
+    wait_until(lambda: passed in device(2))
+    assert "out of service" not in device(2)
+    shown = device(2)
+    assert all(f"{name}` (" in shown for name in ("first", "second", "third")), shown
+    assert "SIGSEGV" in shown and "CUDA error: an illegal memory access was encountered" in shown, shown
+    assert not any("functions failed" in device(slot) for slot in (0, 1, 3))
+    gpus.say(*healthy, "cuda=forgets")
+    run_on_all(tmp_path / "meetings", [2])
+    wait_until(lambda: "out of service: it did not pass the check" in device(2))
+    assert "after functions failed on it that succeeded on other devices" in device(2)
+
+
+def test_functions_that_fail_everywhere_are_noted_and_the_devices_go_on(gpus: Gpus, tmp_path: Path) -> None:
+    gpus.say(*[f"recovery={slot}:0" for slot in range(4)], "cuda=forgets")
+    wait_until(are_healthy)
+    (tmp_path / "meetings").mkdir()
+    run_on_all(tmp_path / "meetings", [0, 1, 2, 3])
+    noted = "functions failed on it, not all of which succeeded on other devices: "
+    wait_until(lambda: all(noted in device(slot) for slot in range(4)))
+    assert "out of service" not in status()
 
 
 def test_rules_for_xids_are_checked_when_a_node_starts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,6 +60,7 @@ mod preemption;
 mod queue;
 mod resumption;
 mod submissions;
+mod suspicion;
 mod training;
 mod workers;
 

@@ -211,7 +211,7 @@ mod tests {
     impl Run {
         fn ends(&mut self, function: &str, device: &MemberDevice, outcome: Outcome, at: Instant) -> Vec<Suspected> {
             self.workers += 1;
-            let worker = WorkerId::new([self.workers; 16]);
+            let worker = WorkerId::new([self.workers; 28]);
             self.suspicion.holds(worker, function, device.clone());
             self.suspicion.ended(worker, outcome, at)
         }
@@ -275,13 +275,13 @@ mod tests {
     fn an_error_that_was_raised_counts_whatever_became_of_the_worker() {
         let (mut suspicion, now, bad) = (Suspicion::default(), Instant::now(), gpu(1, 0));
         for (number, function) in ["a", "b", "c"].into_iter().enumerate() {
-            let worker = WorkerId::new([number as u8 + 1; 16]);
+            let worker = WorkerId::new([number as u8 + 1; 28]);
             suspicion.holds(worker, function, bad.clone());
             suspicion.raised(worker, "CUDA error: misaligned address");
             let found = suspicion.ended(worker, Outcome::Succeeded, now);
             assert_eq!(found.len(), usize::from(number == 2), "{found:?}");
         }
-        suspicion.raised(WorkerId::new([9; 16]), "CUDA error: nobody has a device");
+        suspicion.raised(WorkerId::new([9; 28]), "CUDA error: nobody has a device");
         assert!(suspicion.held.is_empty());
     }
 

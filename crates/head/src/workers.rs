@@ -2,6 +2,7 @@
 //!
 //! What they hold is their machine's to know; a spare process is nobody's, and unknown here.
 
+use crate::suspicion::Suspicion;
 use oxiray_ids::{ActorId, JobId, LeaseNumber, WorkerId};
 use oxiray_machine::{GroupMembership, Key};
 use oxiray_wire::message::{Environment, LeaseEnded, OutOfMemory};
@@ -60,6 +61,8 @@ pub(crate) struct End {
     pub(crate) violation: Option<String>,
     /// The hardware of a device that it had failed just before.
     pub(crate) is_device_failure: bool,
+    /// The error that a device of it reported just before and that applications cause, in words.
+    pub(crate) device_error: Option<String>,
     /// Its work is done, and it stays for the tasks that it made.
     pub(crate) lingers: bool,
     /// The actor ends with it, whatever restarts are left.
@@ -125,6 +128,8 @@ pub(crate) struct Workers {
     pub(crate) leases: BTreeMap<u64, Lease>,
     /// How many have no process yet.
     pub(crate) starting: usize,
+    /// What their ends say of the devices that they had.
+    pub(crate) suspicion: Suspicion,
 }
 
 impl Workers {

@@ -6,6 +6,8 @@
 //! - HEALTH-3: what was drained by hand comes back by hand alone.
 //! - HEALTH-4: a device that somebody has is not checked: the check would be in the way.
 //! - HEALTH-5: a device of which nothing is said is not called healthy.
+//! - HEALTH-7: a device that is suspected for what failed on it is given to nobody before it has passed the check, and goes on
+//!   where none can be made. Where nobody tells of its health, it is never suspected.
 //! - HEALTH-6: over a restart of the daemon it is remembered what a driver does not say again, and no longer than until the
 //!   machine is restarted; what a person drained, over that as well.
 
@@ -58,6 +60,8 @@ enum Cause {
     Hand,
     /// A person wants it back, or checked.
     Returning,
+    /// What ran on it failed, and succeeded elsewhere.
+    Suspicion,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,6 +129,8 @@ pub(crate) struct DeviceHealth {
     /// The same, as they were last counted.
     uncorrected: BTreeMap<DeviceSlot, u64>,
     pub(crate) links: DeviceLinks,
+    /// What is said of those on which something failed of late.
+    remarks: BTreeMap<DeviceSlot, String>,
 }
 
 impl DeviceHealth {
@@ -200,7 +206,7 @@ impl DeviceHealth {
         let is_over = match ill.cause {
             // An old driver does not tell whether it is over.
             Cause::Error => health.recovery == Some(Recovery::Nothing),
-            Cause::Driver | Cause::Returning => true,
+            Cause::Driver | Cause::Returning | Cause::Suspicion => true,
             Cause::Hand => false,
         };
         let is_due = match ill.check {
@@ -274,15 +280,40 @@ impl DeviceHealth {
             }
             // Where no check can be made, the driver's word has to do, or that of a person.
             CheckOutcome::Passed | CheckOutcome::NotMade(_) => {
-                self.ill.remove(device);
+                let found =
+                    if outcome == CheckOutcome::Passed { "it passed a check" } else { "it could not be checked" };
+                let suspected = self.ill.remove(device).filter(|ill| ill.cause == Cause::Suspicion);
+                if let Some(ill) = suspected {
+                    self.remarks.insert(device.clone(), format!("{found} after {}", ill.reason));
+                }
                 vec![Verdict::Back(device.clone())]
             }
             CheckOutcome::Failed(how) => {
                 ill.check = Check::Failed(now + CHECKED_AGAIN_AFTER);
-                ill.reason = format!("it did not pass the check: {how}");
+                let why = if ill.cause == Cause::Suspicion { format!(", after {}", ill.reason) } else { String::new() };
+                // The next time it is known why it was checked.
+                ill.cause = if ill.cause == Cause::Suspicion { Cause::Driver } else { ill.cause };
+                ill.reason = format!("it did not pass the check: {how}{why}");
                 vec![Verdict::Out(device.clone(), ill.reason.clone())]
             }
         }
+    }
+
+    /// What ran on it failed, and succeeded elsewhere (HEALTH-7).
+    pub(crate) fn suspect(&mut self, device: &DeviceSlot, reason: &str) -> Vec<Verdict> {
+        if self.ill.contains_key(device) || !self.told.contains(device) {
+            return self.remark(device, reason);
+        }
+        let (cause, check, is_over) = (Cause::Suspicion, Check::NotDue, false);
+        self.ill.insert(device.clone(), Illness { cause, reason: reason.to_owned(), is_over, check });
+        let reason = format!("{reason}. It is checked when nobody has it");
+        vec![Verdict::Out(device.clone(), reason)]
+    }
+
+    /// Something is to be known of it.
+    pub(crate) fn remark(&mut self, device: &DeviceSlot, text: &str) -> Vec<Verdict> {
+        self.remarks.insert(device.clone(), text.to_owned());
+        Vec::new()
     }
 
     /// A person does not want it given to anybody.
@@ -351,7 +382,8 @@ impl DeviceHealth {
     pub(crate) fn is_automatic(&self, device: &DeviceSlot) -> bool {
         let is_gone = |(_, seen): &(Instant, DeviceErrorSeen)| seen.class == XidClass::Gone;
         let is_gone = self.errors.get(device).is_some_and(|errors| errors.iter().any(is_gone));
-        self.ill.get(device).is_some_and(|ill| matches!(ill.cause, Cause::Error | Cause::Driver)) && !is_gone
+        self.ill.get(device).is_some_and(|ill| matches!(ill.cause, Cause::Error | Cause::Driver | Cause::Suspicion))
+            && !is_gone
     }
 
     /// What is known of whether a device is well (HEALTH-5).
@@ -406,12 +438,18 @@ impl DeviceHealth {
         let kept = self.kept.get(device).map(|(_, why)| why.clone());
         let last = self.errors.get(device).and_then(VecDeque::back);
         let last = last.map(|(_, seen)| format!("last error: {}", XidText(seen.xid)));
-        remap.into_iter().chain(kept).chain(self.links.notes(device)).chain(last).collect()
+        let remark = self.remarks.get(device).cloned();
+        remap.into_iter().chain(kept).chain(self.links.notes(device)).chain(remark).chain(last).collect()
     }
 
     /// The devices of which there is something to be known.
     pub(crate) fn noted(&self) -> impl Iterator<Item = &DeviceSlot> {
-        self.errors.keys().chain(&self.remap_pending).chain(self.kept.keys()).chain(self.links.noted())
+        self.errors
+            .keys()
+            .chain(&self.remap_pending)
+            .chain(self.kept.keys())
+            .chain(self.links.noted())
+            .chain(self.remarks.keys())
     }
 
     /// The error of one of these devices, which a process had, that may have ended it just now, and whether the hardware is to
@@ -554,6 +592,32 @@ mod tests {
         health.error(error(1, 95, XidClass::Reset), now);
         health.keep(&gpu(1), "too many are out", now);
         assert!(is_out(&health.seen(&gpu(1), &told(Recovery::Reset), false, now + KEPT_FOR), "needs a reset"));
+    }
+
+    #[test]
+    fn a_device_that_is_suspected_goes_on_when_it_has_passed_the_check() {
+        let (mut health, mut now) = (DeviceHealth::default(), Instant::now());
+        assert_eq!(
+            health.suspect(&gpu(0), "`a`, `b` and `c` failed on it"),
+            [],
+            "HEALTH-7: nobody tells of its health"
+        );
+        assert_eq!((health.len(), health.notes(&gpu(0))), (0, vec!["`a`, `b` and `c` failed on it".to_owned()]));
+        health.seen(&gpu(0), &told(Recovery::Nothing), true, now);
+        assert!(is_out(&health.suspect(&gpu(0), "`a`, `b` and `c` failed on it"), "checked when nobody has it"));
+        assert_eq!(health.suspect(&gpu(0), "`d` failed"), [], "it is being checked already");
+        assert_eq!(health.seen(&gpu(0), &told(Recovery::Nothing), true, now), [], "HEALTH-4");
+        assert_eq!(health.seen(&gpu(0), &told(Recovery::Nothing), false, now), [Verdict::Check(gpu(0))]);
+        assert_eq!(health.checked(&gpu(0), CheckOutcome::Passed, now), [Verdict::Back(gpu(0))]);
+        assert_eq!(health.notes(&gpu(0)), ["it passed a check after `a`, `b` and `c` failed on it"]);
+        health.suspect(&gpu(0), "`e` failed on it");
+        assert!(health.is_automatic(&gpu(0)), "the head may keep it");
+        health.seen(&gpu(0), &told(Recovery::Nothing), false, now);
+        let failed = health.checked(&gpu(0), CheckOutcome::Failed("3 words differ".into()), now);
+        assert!(is_out(&failed, "it did not pass the check: 3 words differ, after `e` failed on it"), "{failed:?}");
+        now += CHECKED_AGAIN_AFTER;
+        assert_eq!(health.seen(&gpu(0), &told(Recovery::Nothing), false, now), [Verdict::Check(gpu(0))]);
+        assert_eq!(health.checked(&gpu(0), CheckOutcome::Passed, now), [Verdict::Back(gpu(0))]);
     }
 
     fn counted(total: u64) -> Health {

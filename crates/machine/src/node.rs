@@ -155,6 +155,8 @@ impl NodeCore {
             WorkerToNode::Blocked(_) => self.blocked(worker),
             WorkerToNode::Unblocked(_) => self.unblocked(worker),
             WorkerToNode::ActorReady(_) => self.actor_ready(worker),
+            // The head knows what became of others like it.
+            WorkerToNode::DeviceErrorRaised(_) => {}
             WorkerToNode::Lingers(_) => self.lingers(worker),
         }
     }

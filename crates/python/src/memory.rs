@@ -93,6 +93,13 @@ fn collect_garbage() -> PyResult<()> {
     Ok(())
 }
 
+/// Tells that code which ran here raised an error of a device.
+#[pyfunction]
+fn device_error_raised(text: String) -> PyResult<()> {
+    process::required()?.device_error_raised(text);
+    Ok(())
+}
+
 /// Whether lost values are made again, and how many bytes the records for that may take.
 #[pyfunction]
 fn configure_lineage(enabled: bool, bytes_limit: usize) -> PyResult<()> {
@@ -129,6 +136,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(keep_descriptors, module)?)?;
     module.add_function(wrap_pyfunction!(free, module)?)?;
     module.add_function(wrap_pyfunction!(collect_garbage, module)?)?;
+    module.add_function(wrap_pyfunction!(device_error_raised, module)?)?;
     module.add_function(wrap_pyfunction!(configure_lineage, module)?)?;
     module.add_function(wrap_pyfunction!(configure_retries, module)?)
 }

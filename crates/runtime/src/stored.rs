@@ -13,7 +13,8 @@ use oxiray_ids::{ObjectId, TaskId};
 use oxiray_store::{PrivateMapping, ReadMapping, SegmentId, WriteMapping};
 use oxiray_wire::Message;
 use oxiray_wire::message::{
-    Abort, Allocate, CollectGarbage, Failure, FailureCode, Holdings, HoldingsQuery, Pin, SegmentsUnmapped, Unpin,
+    Abort, Allocate, CollectGarbage, DeviceErrorRaised, Failure, FailureCode, Holdings, HoldingsQuery, Pin,
+    SegmentsUnmapped, Unpin,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -232,6 +233,11 @@ impl Runtime {
     /// Asks every other process of the cluster to collect garbage. A worker does when its task is done.
     pub fn collect_garbage(&self) {
         self.shared.with(|state| state.io.links.post_now(DAEMON, &CollectGarbage {}));
+    }
+
+    /// Tells that code which ran here raised an error of a device.
+    pub fn device_error_raised(&self, text: String) {
+        self.shared.with(|state| state.io.links.post_now(DAEMON, &DeviceErrorRaised { text }));
     }
 
     /// Whether lost values are made again, and how many bytes the records for that may take.

@@ -430,7 +430,10 @@ impl World {
         self.nodes[node].workers.remove(&key);
         self.log.line(self.now, format_args!("node {node}: worker {key} is gone"));
         self.look_at_group(node, key);
-        self.nodes[node].core.worker_gone(key, "killed by signal 9 (SIGKILL)");
+        // What crashed by itself has its devices suspected.
+        let has_crashed = self.odds_apart(process as u64 + 7_654_321, 500);
+        let how = if has_crashed { "killed by signal 11 (SIGSEGV)" } else { "killed by signal 9 (SIGKILL)" };
+        self.nodes[node].core.worker_gone(key, how);
     }
 
     /// The daemon sees that a worker's process is dead.

@@ -361,6 +361,7 @@ messages! {
     243 => EndAsked,
     245 => RingOffered,
     246 => RingTaken,
+    250 => DeviceErrorRaised,
     260 => LogsUnshown,
     261 => FailedTaskLog boxed [values],
     310 => TokenAsked,

@@ -1,9 +1,14 @@
 //! Devices that people take out of service, have checked and put back, and those that nodes found ill by themselves.
 
 use super::HeadCore;
+use crate::suspicion::{MemberDevice, Outcome, Suspected};
+use oxiray_ids::WorkerId;
 use oxiray_machine::{Effect, Key, check_name};
-use oxiray_wire::message::{DeviceAction, DeviceAsked, DeviceOrder, StateReport};
+use oxiray_wire::message::{DeviceAction, DeviceAsked, DeviceHolding, DeviceOrder, HoldingPhase, StateReport};
 use oxiray_wire::state::{DeviceTold, STATE_VERSION};
+
+/// How much of an error that was raised is kept.
+const ERROR_CHARACTERS_MAX: usize = 200;
 
 impl HeadCore {
     /// The command line wants something of a device.
@@ -23,7 +28,9 @@ impl HeadCore {
         let (resource, slot) = member.device_meant(&asked.device)?;
         let name = format!("{resource} {slot} of node {node}");
         match asked.action {
-            DeviceAction::Keep => return Err("which order? drain, undrain and check can be given".to_owned()),
+            DeviceAction::Keep | DeviceAction::Suspect | DeviceAction::Note => {
+                return Err("which order? drain, undrain and check can be given".to_owned());
+            }
             DeviceAction::Undrain if !member.is_out_of_service(&resource, slot) => {
                 return Err(format!("{name} is in service: there is nothing to undo"));
             }
@@ -39,6 +46,43 @@ impl HeadCore {
         let (action, reason, is_forced) = (asked.action, asked.reason.clone(), asked.is_forced);
         self.order_member(key, DeviceOrder { resource: resource.clone(), slot, action, reason, is_forced });
         Ok(DeviceTold { node_id: node, resource, slot })
+    }
+
+    /// A member told who has which of its devices.
+    pub(super) fn note_holders(&mut self, member: Key, holdings: &[DeviceHolding]) {
+        for told in holdings.iter().filter(|told| told.phase == HoldingPhase::Held) {
+            if let Some(worker) = told.worker {
+                let device = MemberDevice { member, resource: told.resource.clone(), slot: told.slot };
+                self.workers.suspicion.holds(worker, &told.name, device);
+            }
+        }
+    }
+
+    /// The same of a member that describes all of itself.
+    pub(super) fn note_all_holders(&mut self, member: Key) {
+        let holdings = self.members.by_key.get(&member).map(|found| found.state.holdings.clone());
+        self.note_holders(member, &holdings.unwrap_or_default());
+    }
+
+    /// Code that a worker ran raised an error of a device.
+    pub(super) fn device_error_raised(&mut self, from: Key, text: &str) {
+        let text: String = text.chars().take(ERROR_CHARACTERS_MAX).collect();
+        if let Some(worker) = self.workers.by_key.get(&from) {
+            self.workers.suspicion.raised(worker.id, &text);
+        }
+    }
+
+    /// A worker ended: its devices may be suspected by that (SUSPICION-1).
+    pub(super) fn suspect_devices(&mut self, worker: WorkerId, outcome: Outcome) {
+        for suspected in self.workers.suspicion.ended(worker, outcome, self.clock.now) {
+            let (device, reason, action) = match suspected {
+                Suspected::Check(device, reason) => (device, reason, DeviceAction::Suspect),
+                Suspected::Note(device, reason) => (device, reason, DeviceAction::Note),
+            };
+            let MemberDevice { member, resource, slot } = device;
+            self.log(format!("{resource} {slot} of member {member}: {reason}"));
+            self.order_member(member, DeviceOrder { resource, slot, action, reason, is_forced: false });
+        }
     }
 
     /// A member told of devices that it took out of service: where too many are, it is to keep them (BREAKER-1).

@@ -20,6 +20,7 @@ impl HeadCore {
             WorkerToNode::Unblocked(_) => self.pending.fairness.lends_cpu(from, false),
             WorkerToNode::Lingers(_) => self.lingers(from),
             WorkerToNode::ActorReady(said) => self.actor_says(from, said.clone()),
+            WorkerToNode::DeviceErrorRaised(said) => self.device_error_raised(from, &said.text),
         }
     }
 
@@ -120,8 +121,12 @@ impl HeadCore {
     fn member_told(&mut self, from: Key, report: NodeReport) -> Result<(), ProtocolError> {
         match report {
             NodeReport::NodeJoin(told) => self.member_joined(from, *told)?,
-            NodeReport::NodeResume(told) => self.resume_member(from, *told)?,
+            NodeReport::NodeResume(told) => {
+                self.resume_member(from, *told)?;
+                self.note_all_holders(from);
+            }
             NodeReport::NodeState(state) => {
+                self.note_holders(from, &state.holdings);
                 self.pending.is_due |= self.state_told(from, *state);
                 self.see_to_devices(from);
             }

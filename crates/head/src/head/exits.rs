@@ -8,6 +8,7 @@ use crate::fairness::Holder;
 use crate::jobs::{JobDetail, JobEnd};
 use crate::journal::Row;
 use crate::members::ProxiedClient;
+use crate::suspicion::Outcome;
 use crate::workers::{Duty, Worker};
 use oxiray_ids::{ActorId, JobId, NodeId};
 use oxiray_machine::{DYING_LIMIT, Effect, Key, does_not_die};
@@ -15,6 +16,8 @@ use oxiray_wire::message::{FailureCode, Goodbye, OutOfMemory, WorkerDied};
 use oxiray_wire::state::{ChronicleEntry, ChronicleEvent, ExitKind, WorkerDuty, WorkerExit, WorkerRow};
 use std::collections::BTreeMap;
 
+/// How processes end by what they do themselves, which a device that answers wrongly may have them do.
+const OWN_SIGNALS: [&str; 7] = ["(SIGSEGV", "(SIGABRT", "(SIGBUS", "(SIGFPE", "(SIGILL", "(SIGTRAP", "(SIGSYS"];
 /// How a process ended that nothing went wrong with.
 const AS_USUAL: &str = "exited with status 0";
 
@@ -32,6 +35,11 @@ impl HeadCore {
         {
             worker.end.is_device_failure = true;
             worker.end.exit.get_or_insert_with(|| (ExitKind::SystemError, said.text.clone()));
+        }
+        if said.is_device_error
+            && let Some(worker) = self.workers.by_key.get_mut(&key)
+        {
+            worker.end.device_error.get_or_insert_with(|| said.text.clone());
         }
         if said.is_violation
             && let Some(worker) = self.workers.by_key.get_mut(&key)
@@ -51,6 +59,7 @@ impl HeadCore {
         self.remember_end(key, text);
         self.client_gone(key);
         let Some(worker) = self.workers.by_key.remove(&key) else { return };
+        self.suspect_devices(worker.id, outcome_of(&worker, text));
         self.workers.starting -= usize::from(worker.pid.is_none());
         self.pending.fairness.lets_go(Holder::Worker(key));
         if let Duty::Actor(id) = worker.duty {
@@ -308,6 +317,31 @@ impl HeadCore {
             None => {}
         }
     }
+}
+
+/// What a worker's end says of its devices; `text` is how its process ended. What the hardware is to blame for is known by
+/// another way, and signals that others send say nothing.
+fn outcome_of(worker: &Worker, text: &str) -> Outcome {
+    let end = &worker.end;
+    let is_explained =
+        end.is_device_failure || end.out_of_memory.is_some() || end.violation.is_some() || end.preempted.is_some();
+    if is_explained {
+        return Outcome::Unknown;
+    }
+    if let Some(error) = &end.device_error {
+        return Outcome::Failed(error.rsplit("; ").next().unwrap_or_default().to_owned());
+    }
+    let is_own_signal = OWN_SIGNALS.iter().any(|signal| text.contains(signal));
+    match exit_of(worker, text) {
+        _ if text == AS_USUAL => Outcome::Succeeded,
+        (ExitKind::SystemError, _) if is_own_signal => Outcome::Failed(first_words(text)),
+        _ => Outcome::Unknown,
+    }
+}
+
+/// How a process ended, without where its last output is.
+fn first_words(text: &str) -> String {
+    text.split(';').next().unwrap_or_default().to_owned()
 }
 
 /// What kind of end a worker came to, and why; `text` is how its process ended.

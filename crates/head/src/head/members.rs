@@ -71,6 +71,7 @@ impl HeadCore {
         self.durable.touch(Row::Member(node));
         self.log(format!("node {node} at {} is gone", member.told.ip));
         self.objects.locations.member_gone(key);
+        self.workers.suspicion.member_gone(key);
         self.nothing_comes(node);
         self.search_without(key);
         let text = format!("the node {node} ({}) that it ran on died", member.told.ip);

@@ -65,6 +65,8 @@ impl NodeCore {
             DeviceAction::Undrain => health.undrain(&device, order.is_forced, is_held, self.now),
             DeviceAction::Check if is_held => Vec::new(),
             DeviceAction::Check => health.check(&device),
+            DeviceAction::Suspect => health.suspect(&device, &order.reason),
+            DeviceAction::Note => health.remark(&device, &order.reason),
             DeviceAction::Keep => health.keep(&device, &order.reason, self.now),
         };
         self.carry_out_health(verdicts);

@@ -103,9 +103,10 @@ impl NodeCore {
         let out_of_memory = cause.map_or(OutOfMemory::None, |cause| cause.kind);
         let blamed = self.device_blame(key).filter(|_| cause.is_none());
         let is_device_failure = blamed.as_ref().is_some_and(|(_, is_hardware)| *is_hardware);
+        let is_device_error = blamed.is_some() && !is_device_failure;
         let text = blamed.map_or(text.to_owned(), |(error, _)| format!("{text}; {error}"));
         let (worker, is_violation) = (WorkerNumber(key), false);
-        self.report(WorkerDied { worker, text, out_of_memory, is_violation, is_device_failure });
+        self.report(WorkerDied { worker, text, out_of_memory, is_violation, is_device_failure, is_device_error });
     }
 
     /// The worker keeps nothing, and is free for another of its job and environment.

@@ -56,4 +56,8 @@ pub enum DeviceAction {
     Undrain = 2,
     /// Check it, where nobody has it.
     Check = 3,
+    /// Give it to nobody before it has passed a check, since what ran on it failed: the head's alone.
+    Suspect = 5,
+    /// Only note that what ran on it failed: the head's alone.
+    Note = 6,
 }

@@ -124,7 +124,7 @@ direction! {
 }
 direction! {
     /// What a worker says of itself to its machine and to the head.
-    WorkerToNode: Blocked, Unblocked, ActorReady, Lingers,
+    WorkerToNode: Blocked, Unblocked, ActorReady, Lingers, DeviceErrorRaised,
 }
 direction! {
     /// What is asked of the head about objects and machines, which its own store is part of.

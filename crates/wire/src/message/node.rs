@@ -467,6 +467,9 @@ pub struct WorkerDied {
     /// Whether the hardware of a device that it had failed just before, which `text` tells of then.
     #[field(35)]
     pub is_device_failure: bool,
+    /// Whether a device that it had reported just before an error that applications cause, which `text` tells of then.
+    #[field(36)]
+    pub is_device_error: bool,
 }
 
 /// member → head: the worker and everything that descends from it are dead and reaped.

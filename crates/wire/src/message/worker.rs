@@ -101,6 +101,14 @@ pub struct Unblocked {}
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct Lingers {}
 
+/// worker → daemon: code that it ran raised an error of a device, as CUDA's are.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
+pub struct DeviceErrorRaised {
+    /// What the error says.
+    #[field(1)]
+    pub text: String,
+}
+
 /// worker → daemon: the actor's constructor returned.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct ActorReady {
