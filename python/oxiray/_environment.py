@@ -47,7 +47,7 @@ def settled(asked: Mapping[str, Any] | None) -> dict[str, Any]:
     """The environment in a form that means the same everywhere. Ships what it names."""
     asked = dict(asked or {})
     refuse_unavailable(asked)
-    result = {name: value for name, value in asked.items() if value not in (None, [], {}) or name == "config"}
+    result = {name: value for name, value in asked.items() if value not in (None, [], {}) or name == "config" or (name == "preload" and value is not None)}
     if "working_dir" in result:
         result["working_dir"] = _working_dir(str(result["working_dir"]), list(asked.get("excludes") or []))
     if "py_modules" in result:
@@ -87,8 +87,11 @@ def as_json(environment: Mapping[str, Any]) -> str:
     return json.dumps(public(environment), sort_keys=True, default=repr)
 
 
-def described(environment: Mapping[str, Any], interpreter: str, import_path: list[str], directory: str) -> dict[str, Any]:
-    """What the daemon is told of a settled environment; `interpreter` is the driver's, and so are the others."""
+def described(environment: Mapping[str, Any], interpreter: str, import_path: list[str], directory: str, made_of: Any) -> dict[str, Any]:
+    """What the daemon is told of a settled environment; `interpreter` is the driver's, and so are the path and the directory.
+
+    `made_of` is the function or the class that is to run there, or None.
+    """
     config = environments.RuntimeEnvConfig.parse_and_validate_runtime_env_config(environment.get("config") or {})
     fields = {name: value for name, value in environment.items() if name not in ("env_vars", "config")}
     variables = dict(environment.get("env_vars") or {})
@@ -105,7 +108,9 @@ def described(environment: Mapping[str, Any], interpreter: str, import_path: lis
     if command:
         preparation["command"] = command
     timeout = config["setup_timeout_seconds"]
-    preload = list(environment.get("preload") or [])
+    asked = environment.get("preload")
+    # Another interpreter may lack what the libraries need.
+    preload = list(asked or []) if asked is not None or command else _preloaded_by_itself(made_of)
     return {
         "variables": variables,
         "fields": json.dumps(fields, sort_keys=True, default=repr) if fields else "",
@@ -118,6 +123,15 @@ def described(environment: Mapping[str, Any], interpreter: str, import_path: lis
         "native": False,
         "isolation": environment.get("device_isolation") or "",
     }
+
+
+def _preloaded_by_itself(made_of: Any) -> list[str]:
+    """Modules of Ray's libraries for what is theirs. Most programs have none, and do not look for where the libraries are."""
+    if not any((getattr(one, "__module__", None) or "").startswith("ray.") for one in getattr(made_of, "__mro__", (made_of,))):
+        return []
+    from oxiray._libraries import loading
+
+    return loading.preloaded(made_of)
 
 
 def packages_of(environment: Mapping[str, Any]) -> list[str]:

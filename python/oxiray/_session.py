@@ -191,10 +191,13 @@ def _refuse_capacity(session: _Session, options: InitOptions) -> None:
         )
 
 
-def described_environment(asked: Any) -> dict[str, Any]:
-    """What the daemon is told of the environment of a task or actor: the one it is made in, with its own on top."""
+def described_environment(asked: Any, made_of: Any = None) -> dict[str, Any]:
+    """What the daemon is told of the environment of a task or actor: the one it is made in, with its own on top.
+
+    `made_of`: the function or the class, where it is of this language.
+    """
     merged = environments.merge(job_environment, _environment.settled(asked) if asked else None)
-    return _environment.described(merged, *(driver_side or _environment.driver_side()))
+    return _environment.described(merged, *(driver_side or _environment.driver_side()), made_of)
 
 
 def address_info() -> dict[str, Any]:

@@ -228,6 +228,9 @@ def become(
         except OSError:
             pass  # the driver's directory may be gone; relative paths are then the task's own problem
     wrong = _worker_environment.apply(fields, session) if fields else None
+    if (preload := sys.modules.get("oxiray._preload")) is not None:
+        # The template may have imported numeric libraries that count on one thread until they are told.
+        preload.finish([])
     if wrong is None and (_tracing_hook is not None or _tracing.is_on):
         # After the environment, which may bring its module.
         wrong = _trace_calls()

@@ -368,7 +368,7 @@ class ActorClass:
             kwargs,
             placement=options.placement,
             running=options.running,
-            environment=_session.described_environment(options.runtime_env),
+            environment=_session.described_environment(options.runtime_env, self._class),
             name=options.name or "",
             namespace=options.namespace or "",
             detached=(options.lifetime or _session.default_lifetime) == "detached",

@@ -193,7 +193,7 @@ class RemoteFunction:
     def _environment(self) -> dict[str, Any]:
         asked, known = self._options.runtime_env, self._shared.get("environment")
         if known is None or known[0] != _session.generation or known[1] is not asked:
-            known = (_session.generation, asked, _session.described_environment(asked))
+            known = (_session.generation, asked, _session.described_environment(asked, self._function))
             self._shared["environment"] = known
         return known[2]
 

@@ -282,7 +282,8 @@ def checked_field(name: str, value: Any) -> Any:
         raise TypeError(f"runtime_env[{name!r}] must be of type List[str], got {value!r}")
     elif name == "preload":
         _check_preload(list(value))
-        return list(value) or None
+        # An empty list asks for something: that nothing is imported that would be otherwise.
+        return list(value)
     elif name == "device_isolation":
         check_device_isolation("runtime_env['device_isolation']", value)
     elif name in _INSTALLER_OPTIONS:

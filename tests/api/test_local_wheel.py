@@ -197,6 +197,34 @@ assert not usage_lib.usage_stats_enabled()
     assert done.returncode == 0, done.stderr
 
 
+def test_what_is_a_librarys_own_is_forked_where_that_was_imported(tmp_path: Path) -> None:
+    program = """
+import os, sys, ray
+seen = lambda: (os.getppid(), "ray.data" in sys.modules)
+theirs, own = (ray.remote(type(seen)(seen.__code__, {"os": os, "sys": sys}, name)) for name in ("theirs", "own"))
+theirs._function.__module__ = "ray.data.deep.inner"
+
+class Theirs:
+    seen = lambda self: ("ray.data" in sys.modules, ray.get(own.remote(), timeout=60)[1], ray.get_runtime_context().runtime_env)
+Theirs.__module__ = "ray.data.deep.inner"
+class Derived(Theirs):
+    pass
+Derived.__module__ = "__main__"
+
+ray.init(num_cpus=4)
+(template, has_it), (other, has_it_too), (plain, has_nothing) = ray.get([theirs.remote(), theirs.options(num_cpus=2).remote(), own.remote()], timeout=60)
+assert (template, has_it, has_it_too) == (other, True, True), "one template imported it for both"
+assert plain != template and not has_nothing, "what is not the library's is not kept waiting for it"
+assert ray.get(ray.remote(Derived).remote().seen.remote(), timeout=60) == (True, False, {}), "nor is what it calls"
+ray.shutdown()
+
+ray.init(num_cpus=4, runtime_env={"preload": []})
+assert ray.get(theirs.remote(), timeout=60)[1] is False, "nothing is imported where the job says so"
+"""
+    done = run_with(("data",), tmp_path, program)
+    assert done.returncode == 0, done.stderr
+
+
 def test_what_is_not_installed_says_how_it_is(tmp_path: Path) -> None:
     for statement in ("import ray.tune", "from ray import tune"):
         done = run_with(("data",), tmp_path, statement)

@@ -331,7 +331,7 @@ impl<W> Environments<W> {
     }
 }
 
-/// The task's variables on top of the job's, and its isolation before the job's; the other fields come whole from the one or
+/// The task's variables on top of the job's, its isolation and what it preloads before the job's; the other fields come whole from the one or
 /// the other. A program of the user's own takes nothing of a job's besides.
 pub fn merged(job: Option<&Environment>, own: &Environment) -> Environment {
     let of_job = job.map_or(&[][..], |environment| &environment.variables);
@@ -342,5 +342,13 @@ pub fn merged(job: Option<&Environment>, own: &Environment) -> Environment {
     let variables = by_name.into_values().cloned().collect();
     let fields = job.filter(|_| own.fields.is_empty() && !own.native).unwrap_or(own);
     let isolation = if own.isolation == AskedIsolation::Unsaid { job.map(|job| job.isolation) } else { None };
-    Environment { variables, isolation: isolation.unwrap_or(own.isolation), ..fields.clone() }
+    // What a library of Ray's has imported beforehand is no field of the environment that its tasks see.
+    let preloading = if own.preload.is_empty() { fields } else { own };
+    Environment {
+        variables,
+        isolation: isolation.unwrap_or(own.isolation),
+        preload: preloading.preload.clone(),
+        preload_path: preloading.preload_path.clone(),
+        ..fields.clone()
+    }
 }

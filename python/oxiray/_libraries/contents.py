@@ -58,6 +58,14 @@ LIBRARIES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "tune": (("tune",), ("train",)),
 }
 
+#: What a template imports for the tasks and actors of a library's own: a worker that imports it itself needs seconds.
+PRELOADED = {
+    "data": ("ray.data",),
+    "rllib": ("ray.rllib", "ray.rllib.algorithms.algorithm"),
+    "serve": ("ray.serve", "ray.serve._private.replica"),
+    "tune": ("ray.tune",),
+}
+
 #: Within what was taken: programs and tests that come with a library, and what reports to Ray's makers.
 LEFT_OUT = (
     "_common.observability",

@@ -44,6 +44,16 @@ def serves(name: str) -> bool:
     return name not in contents.COMPLETED and _file_of(name) is not None
 
 
+def preloaded(made_of: Any) -> list[str]:
+    """The modules that a template imports for what is made of this function or class: a library's own, or one that stems from it."""
+    for one in getattr(made_of, "__mro__", (made_of,)):
+        module = getattr(one, "__module__", None) or ""
+        library = module.split(".")[1] if module.startswith("ray.") else ""
+        if library in contents.PRELOADED and serves(library):
+            return list(contents.PRELOADED[library])
+    return []
+
+
 def spec_of(name: str) -> ModuleSpec | None:
     """The spec of `ray.<name>`, where that is a module of the libraries'."""
     file = _file_of(name) if name not in contents.COMPLETED else None
