@@ -5,7 +5,7 @@
 
 use super::line::{Begin, BeginHow, CLUSTER, HistoryLine, LineKind, SCHEMA, has_ended};
 use crate::page::lists::held_by_job;
-use crate::page::rows::{Row, TextRow};
+use crate::page::rows::{Row, TextRow, Unread};
 use crate::page::tables::Tables;
 use oxiray_wire::message::ChronicleBatch;
 use oxiray_wire::state::{ChronicleCursor, ChronicleEntry, ClusterState, DeviceRow, NodeRow, WaitingRow};

@@ -436,7 +436,7 @@ impl Recorder {
         let now = now_ms();
         let lines: Vec<Filed> = {
             let (mut seen, names) = (self.seen.borrow_mut(), self.names.borrow());
-            lists::tasks(&tables.tasks, &names).into_iter().filter_map(|row| seen.row("tasks", row, now)).collect()
+            lists::tasks(&tables.tasks, &names).filter_map(|row| seen.row("tasks", row.made(), now)).collect()
         };
         self.file_all(lines);
         if let Some(text) = missing.filter(|text| !text.is_empty()) {

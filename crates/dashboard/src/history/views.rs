@@ -6,7 +6,7 @@ use crate::answer::{Answer, pieces, text};
 use crate::audit::Audit;
 use crate::page::events::level;
 use crate::page::replies::reply;
-use crate::page::rows::{Asked, Row, listed, listed_in_order};
+use crate::page::rows::{Asked, Row, listed, listed_unread};
 use crate::page::tables::Tables;
 use crate::page::views::{grant_rows, number, parameter, part, window, wrong};
 use crate::page::{lists, pictures};
@@ -250,7 +250,7 @@ async fn rows(archive: Rc<Archive>, request: Request) -> Answer {
         }
         "objects" => (Vec::new(), Some("References to objects are not recorded.".to_owned())),
         list if KEPT.contains(&list) && list != "jobs" => {
-            return reply(&request, &listed_in_order(&archive.past.texts(list, at), &asked));
+            return reply(&request, &listed_unread(archive.past.texts(list, at), &asked, None));
         }
         list => match archive.rows_at(list, at) {
             Some(rows) => (rows, None),

@@ -1,7 +1,7 @@
 //! Rows of the lists, from what the head says and what is kept (pure).
 
 use super::holdings::{Device, DeviceKey, Stretch, Use, WHOLE};
-use super::rows::Row;
+use super::rows::{MadeRow, Row};
 use super::tables::{Names, Shown, Tables, amount, by_node, label, name};
 use oxiray_ids::{JobId, NodeId};
 use oxiray_state::state_name;
@@ -220,22 +220,31 @@ pub(crate) fn held_by_job(tables: &Tables) -> BTreeMap<JobId, (f64, f64)> {
 }
 
 /// Tasks, those that began last first.
-pub(crate) fn tasks(rows: &[TaskRow], names: &Names) -> Vec<Row> {
-    let row = |one: &TaskRow| {
-        let called_us = one.origin.map(|origin| origin.called_us).unwrap_or_default();
-        let cells = json!({
-            "task_id": one.task_id.to_string(), "attempt": one.attempt, "name": one.name, "function": one.function,
-            "state": state_name(one.task_id, one.stage), "type": one.kind().name(), "node_id": text(one.node_id),
-            "node_name": named(one.node_id, names), "worker_id": text(one.worker_id), "pid": one.pid, "error": one.error,
-            "message": one.message, "started_ms": one.started_us / 1_000, "ended_ms": one.ended_us / 1_000,
-            "created_ms": called_us / 1_000, "parent_task_id": text(one.origin.and_then(|origin| origin.parent)),
-            "job_id": one.task_id.job().to_string(), "actor_id": text(one.actor()),
-            "resources": one.resources.as_ref().map(|needed| &needed.by_name),
-            "group": text(one.surroundings.as_ref().and_then(|around| around.group)),
-        });
-        Row::new(one.started_us.max(called_us), format!("{}:{}", one.task_id, one.attempt), cells)
-    };
-    rows.iter().map(row).collect()
+pub(crate) fn tasks<'of>(
+    rows: &'of [TaskRow],
+    names: &'of Names,
+) -> impl Iterator<Item = MadeRow<impl Fn() -> Json + 'of>> {
+    rows.iter().map(move |one| {
+        let rank = one.started_us.max(called_us(one));
+        MadeRow::new(rank, format!("{}:{}", one.task_id, one.attempt), move || task_cells(one, names))
+    })
+}
+
+fn called_us(one: &TaskRow) -> u64 {
+    one.origin.map(|origin| origin.called_us).unwrap_or_default()
+}
+
+fn task_cells(one: &TaskRow, names: &Names) -> Json {
+    json!({
+        "task_id": one.task_id.to_string(), "attempt": one.attempt, "name": one.name, "function": one.function,
+        "state": state_name(one.task_id, one.stage), "type": one.kind().name(), "node_id": text(one.node_id),
+        "node_name": named(one.node_id, names), "worker_id": text(one.worker_id), "pid": one.pid, "error": one.error,
+        "message": one.message, "started_ms": one.started_us / 1_000, "ended_ms": one.ended_us / 1_000,
+        "created_ms": called_us(one) / 1_000, "parent_task_id": text(one.origin.and_then(|origin| origin.parent)),
+        "job_id": one.task_id.job().to_string(), "actor_id": text(one.actor()),
+        "resources": one.resources.as_ref().map(|needed| &needed.by_name),
+        "group": text(one.surroundings.as_ref().and_then(|around| around.group)),
+    })
 }
 
 /// Workers and drivers.
@@ -260,24 +269,27 @@ pub(crate) fn workers(rows: &[WorkerRow], names: &Names) -> Vec<Row> {
 }
 
 /// References to objects, the largest first.
-pub(crate) fn objects(rows: &[ObjectRow]) -> Vec<Row> {
-    let row = |one: &ObjectRow| {
-        let used = match one.used {
-            ObjectUse::Actor => "a handle of an actor",
-            ObjectUse::Mapped => "mapped in memory",
-            ObjectUse::Argument => "an argument of a call",
-            ObjectUse::Referred => "a reference",
-            ObjectUse::Contained => "contained in another",
-            ObjectUse::Device => "keeps tensors on a device",
-            ObjectUse::Unknown => "a record",
-        };
-        let cells = json!({
-            "object": one.object.to_string(), "size": one.size, "state": state_name(one.object.task(), one.stage), "used": used,
-            "site": one.site, "is_worker": one.is_worker, "pid": one.pid, "ip": one.ip,
-        });
-        Row::new(one.size.unwrap_or_default(), format!("{}@{}:{}", one.object, one.ip, one.pid), cells)
+pub(crate) fn objects(rows: &[ObjectRow]) -> impl Iterator<Item = MadeRow<impl Fn() -> Json>> {
+    rows.iter().map(|one| {
+        let key = format!("{}@{}:{}", one.object, one.ip, one.pid);
+        MadeRow::new(one.size.unwrap_or_default(), key, move || object_cells(one))
+    })
+}
+
+fn object_cells(one: &ObjectRow) -> Json {
+    let used = match one.used {
+        ObjectUse::Actor => "a handle of an actor",
+        ObjectUse::Mapped => "mapped in memory",
+        ObjectUse::Argument => "an argument of a call",
+        ObjectUse::Referred => "a reference",
+        ObjectUse::Contained => "contained in another",
+        ObjectUse::Device => "keeps tensors on a device",
+        ObjectUse::Unknown => "a record",
     };
-    rows.iter().map(row).collect()
+    json!({
+        "object": one.object.to_string(), "size": one.size, "state": state_name(one.object.task(), one.stage), "used": used,
+        "site": one.site, "is_worker": one.is_worker, "pid": one.pid, "ip": one.ip,
+    })
 }
 
 /// The cells of the map: a node's number, name and state, which part of its CPUs is held, and its devices.
@@ -382,7 +394,8 @@ mod tests {
             error: Some("ValueError".into()),
             ..TaskRow::default()
         };
-        let rows = tasks(&[failed], &Names::default());
+        let (told, names) = ([failed], Names::default());
+        let rows: Vec<Row> = tasks(&told, &names).map(|row| row.made()).collect();
         assert_eq!(
             (rows[0].cells["state"].as_str(), rows[0].cells["error"].as_str()),
             (Some("FAILED"), Some("ValueError"))

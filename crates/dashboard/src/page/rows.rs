@@ -2,7 +2,8 @@
 //!
 //! - ROWS-1: an answer has [`ROWS_MAX`] rows at most. The next begin behind the last one's place in the order, whether that row
 //!   is still there or not.
-//! - ROWS-2: of rows that are kept as text, one is read at a time, and those of the answer are kept: a list may be as long as it is.
+//! - ROWS-2: of rows that are read when they are wanted, one is read at a time, and those of the answer are kept: a list may be as
+//!   long as it is.
 
 use serde_json::{Map, Value as Json};
 
@@ -30,7 +31,22 @@ impl Row {
     }
 }
 
-/// A row whose cells were not read yet.
+/// A row whose cells are read when they are wanted.
+pub(crate) trait Unread {
+    /// What rows are put in order by: the highest comes first.
+    fn rank(&self) -> u64;
+
+    /// What names it.
+    fn key(&self) -> &str;
+
+    /// The row, where it can be read.
+    fn read(&self) -> Option<Row>;
+
+    /// Whether its cells may be what is asked for: what is quick to see is not there.
+    fn may_have(&self, asked: &Asked) -> bool;
+}
+
+/// A row whose cells are text.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TextRow<'text> {
     /// What rows are put in order by: the highest comes first.
@@ -41,10 +57,62 @@ pub(crate) struct TextRow<'text> {
     pub(crate) cells: &'text str,
 }
 
-impl TextRow<'_> {
-    /// The row, where its text is one.
-    pub(crate) fn read(&self) -> Option<Row> {
+impl Unread for TextRow<'_> {
+    fn rank(&self) -> u64 {
+        self.rank
+    }
+
+    fn key(&self) -> &str {
+        self.key
+    }
+
+    fn read(&self) -> Option<Row> {
         Some(Row { rank: self.rank, key: self.key.to_owned(), cells: serde_json::from_str(self.cells).ok()? })
+    }
+
+    fn may_have(&self, asked: &Asked) -> bool {
+        let has_all = || asked.equal.iter().all(|(_, value)| self.cells.contains(&*escaped(value)));
+        // Letters beyond ASCII have small ones that depend on what stands beside them.
+        let has_search = || !asked.search.is_ascii() || self.cells.to_lowercase().contains(&*escaped(&asked.search));
+        has_all() && has_search()
+    }
+}
+
+/// A row whose cells are made, as a JSON object, of what the head said.
+#[derive(Debug)]
+pub(crate) struct MadeRow<Make> {
+    rank: u64,
+    key: String,
+    make: Make,
+}
+
+impl<Make: Fn() -> Json> MadeRow<Make> {
+    /// A row whose cells this makes.
+    pub(crate) fn new(rank: u64, key: impl Into<String>, make: Make) -> Self {
+        Self { rank, key: key.into(), make }
+    }
+
+    /// The row.
+    pub(crate) fn made(&self) -> Row {
+        Row::new(self.rank, &*self.key, (self.make)())
+    }
+}
+
+impl<Make: Fn() -> Json> Unread for MadeRow<Make> {
+    fn rank(&self) -> u64 {
+        self.rank
+    }
+
+    fn key(&self) -> &str {
+        &self.key
+    }
+
+    fn read(&self) -> Option<Row> {
+        Some(self.made())
+    }
+
+    fn may_have(&self, _: &Asked) -> bool {
+        true
     }
 }
 
@@ -108,12 +176,9 @@ impl Asked {
         !self.equal.is_empty() || !self.search.is_empty()
     }
 
-    /// Whether a row may pass, by its text: what is quick to see is not there.
-    fn may_pass(&self, row: &TextRow<'_>) -> bool {
-        let has_all = || self.equal.iter().all(|(_, value)| row.cells.contains(&*escaped(value)));
-        // Letters beyond ASCII have small ones that depend on what stands beside them.
-        let has_search = || !self.search.is_ascii() || row.cells.to_lowercase().contains(&*escaped(&self.search));
-        self.key.as_ref().is_none_or(|key| *key == row.key) && has_all() && has_search()
+    /// Whether a row may pass that was not read yet.
+    fn may_pass(&self, row: &impl Unread) -> bool {
+        self.key.as_ref().is_none_or(|key| key == row.key()) && row.may_have(self)
     }
 
     /// Whether a row comes behind the last one that was told.
@@ -164,12 +229,13 @@ pub(crate) fn listed(mut rows: Vec<Row>, asked: &Asked, note: Option<&str>) -> J
     serde_json::json!({"total": total, "rows": rows, "next": next, "note": note})
 }
 
-/// The same of rows that are in order, of which only those are kept in memory that are told (ROWS-2).
-pub(crate) fn listed_in_order(rows: &[TextRow<'_>], asked: &Asked) -> Json {
+/// The same of rows that are read when they are wanted, of which only those are kept that are told (ROWS-2).
+pub(crate) fn listed_unread(mut rows: Vec<impl Unread>, asked: &Asked, note: Option<&str>) -> Json {
+    rows.sort_by(|one, other| other.rank().cmp(&one.rank()).then_with(|| one.key().cmp(other.key())));
     let (mut total, mut told, mut has_more) = (0_usize, Vec::new(), false);
-    for text in rows.iter().filter(|row| asked.may_pass(row)) {
-        let is_wanted = told.len() < asked.limit && asked.is_behind(text.rank, text.key);
-        let row = if is_wanted || asked.reads_cells() { text.read() } else { None };
+    for unread in rows.iter().filter(|row| asked.may_pass(*row)) {
+        let is_wanted = told.len() < asked.limit && asked.is_behind(unread.rank(), unread.key());
+        let row = if is_wanted || asked.reads_cells() { unread.read() } else { None };
         if asked.reads_cells() && !row.as_ref().is_some_and(|row| asked.passes(row)) {
             continue;
         }
@@ -179,7 +245,7 @@ pub(crate) fn listed_in_order(rows: &[TextRow<'_>], asked: &Asked) -> Json {
     }
     let next = told.last().filter(|_| has_more).map(|row| format!("{}~{}", row.rank, row.key));
     let rows: Vec<Json> = told.into_iter().map(|row| shown(row, &asked.columns)).collect();
-    serde_json::json!({"total": total, "rows": rows, "next": next, "note": null})
+    serde_json::json!({"total": total, "rows": rows, "next": next, "note": note})
 }
 
 /// A text as it stands in JSON, without its quotes.
@@ -239,12 +305,14 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_are_texts_are_told_as_others_are() {
+    fn rows_that_are_read_when_they_are_wanted_are_told_as_others_are() {
         let mut rows = rows();
         rows.push(Row::new(9, "k9", json!({"n": 2, "state": "Tab\t\"é\" ΣΑΣ", "of": {}})));
         rows.push(Row::new(8, "k8", json!({"n": 12, "state": null, "is": true})));
         rows.sort_by(|one, other| other.rank.cmp(&one.rank).then_with(|| one.key.cmp(&other.key)));
         let kept: Vec<String> = rows.iter().map(|row| Json::Object(row.cells.clone()).to_string()).collect();
+        let made =
+            || rows.iter().rev().map(|row| MadeRow::new(row.rank, &*row.key, || Json::Object(row.cells.clone())));
         let texts = || rows.iter().zip(&kept).map(|(row, cells)| TextRow { rank: row.rank, key: &row.key, cells });
         for query in [
             &[][..],
@@ -264,12 +332,25 @@ mod tests {
             &[("nothing", "x")],
         ] {
             let asked = asked(query);
-            assert_eq!(
-                listed_in_order(&texts().collect::<Vec<_>>(), &asked),
-                listed(rows.clone(), &asked, None),
-                "{query:?}"
-            );
+            let wanted = listed(rows.clone(), &asked, None);
+            assert_eq!(listed_unread(texts().collect(), &asked, None), wanted, "{query:?}");
+            assert_eq!(listed_unread(made().collect(), &asked, None), wanted, "{query:?}");
         }
+    }
+
+    #[test]
+    fn of_rows_that_are_not_narrowed_those_are_made_that_are_told() {
+        let made = std::cell::Cell::new(0);
+        let row = |n: u64| {
+            let make = || {
+                made.set(made.get() + 1);
+                json!({"n": 1})
+            };
+            MadeRow::new(n, n.to_string(), make)
+        };
+        let first = listed_unread((0..1_000).map(row).collect(), &asked(&[("limit", "3")]), Some("cut"));
+        assert_eq!((keys(&first), &first["total"], made.get()), (vec!["999", "998", "997"], &json!(1_000), 3));
+        assert_eq!((&first["next"], &first["note"]), (&json!("997~997"), &json!("cut")));
     }
 
     #[test]

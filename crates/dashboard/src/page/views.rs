@@ -4,7 +4,7 @@ use super::events::level;
 use super::keeper::{Page, now_ms};
 use super::merging::{Part, Window};
 use super::replies::reply;
-use super::rows::{Asked, Row, listed};
+use super::rows::{Asked, Row, listed, listed_unread};
 use super::tables::Tables as PageTables;
 use super::{lists, pictures};
 use crate::answer::{Answer, json, pieces, text, unanswered};
@@ -141,8 +141,8 @@ fn note_of(report: &StateReport) -> Option<String> {
     (!said.is_empty()).then(|| said.join(" "))
 }
 
-/// A list that the head has, as rows.
-async fn state_rows(site: &Site, name: &str, asked: &Asked) -> Result<(Vec<Row>, Option<String>), VisitError> {
+/// A list that the head has.
+async fn state_list(site: &Site, name: &str, asked: &Asked) -> Result<Json, VisitError> {
     let (kind, columns, age): (_, &[&str], _) = match name {
         "tasks" => {
             (StateKind::Tasks, &["name", "state", "job_id", "actor_id", "parent_task_id", "worker_id"], COLLECTED_AGE)
@@ -156,18 +156,20 @@ async fn state_rows(site: &Site, name: &str, asked: &Asked) -> Result<(Vec<Row>,
     let report = site.page.list(&site.daemon, state_query(kind, asked, columns), age).await?;
     let none = Tables::default();
     let told = report.tables.as_ref().unwrap_or(&none);
-    let mut rows = site.page.read(|tables| match kind {
-        StateKind::Tasks => lists::tasks(&told.tasks, &tables.names),
-        StateKind::Objects => lists::objects(&told.objects),
-        StateKind::Actors => lists::actors(&told.actors, &tables.names),
-        StateKind::PlacementGroups => lists::placement_groups(&told.placement_groups),
-        StateKind::Jobs => lists::jobs(&told.jobs, tables),
-        _ => lists::workers(&told.workers, &tables.names),
-    });
-    if kind == StateKind::Jobs {
-        rows.extend(site.page.past_jobs(&rows));
-    }
-    Ok((rows, note_of(&report)))
+    let note = note_of(&report);
+    let note = note.as_deref();
+    Ok(site.page.read(|tables| match kind {
+        StateKind::Tasks => listed_unread(lists::tasks(&told.tasks, &tables.names).collect(), asked, note),
+        StateKind::Objects => listed_unread(lists::objects(&told.objects).collect(), asked, note),
+        StateKind::Actors => listed(lists::actors(&told.actors, &tables.names), asked, note),
+        StateKind::PlacementGroups => listed(lists::placement_groups(&told.placement_groups), asked, note),
+        StateKind::Jobs => {
+            let mut rows = lists::jobs(&told.jobs, tables);
+            rows.extend(site.page.past_jobs(&rows));
+            listed(rows, asked, note)
+        }
+        _ => listed(lists::workers(&told.workers, &tables.names), asked, note),
+    }))
 }
 
 /// Who held devices; one of them by its key.
@@ -205,10 +207,10 @@ async fn rows(site: Rc<Site>, request: Request) -> Answer {
             Err(said) => return wrong(said),
         },
         "tasks" | "objects" | "actors" | "placement_groups" | "jobs" | "workers" => {
-            match state_rows(&site, list, &asked).await {
-                Ok(told) => told,
-                Err(error) => return unanswered(&error),
-            }
+            return match state_list(&site, list, &asked).await {
+                Ok(told) => reply(&request, &told),
+                Err(error) => unanswered(&error),
+            };
         }
         other => return text(StatusCode::NOT_FOUND, format!("there is no list `{other}`")),
     };
