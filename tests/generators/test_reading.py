@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import pickle
+import threading
 import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -280,6 +281,22 @@ def test_back_pressure_stops_the_producer(journal: Any, ahead: int) -> None:
         assert len(journal()) == begun
         assert ray.get(next(generator)) == read
     assert list(generator) == []
+
+
+def test_a_paused_producer_goes_on_while_another_thread_waits_for_something_else(tmp_path: Path) -> None:
+    other = gated.remote(str(tmp_path), 2)
+    assert ray.get(next(other)) == 0
+    told: list[Any] = []
+    waiting = threading.Thread(target=lambda: told.extend(ray.wait([other], timeout=30)))
+    waiting.start()
+    wait_until(lambda: Path(f"/proc/self/task/{waiting.native_id}/stat").read_text().split(") ")[1][0] == "S")
+    # Each item is yielded when the one before it is known to have been read.
+    paused = count.options(_generator_backpressure_num_objects=1).remote(200)
+    assert [ray.get(item) for item in paused] == list(range(200))
+    assert waiting.is_alive() and not told
+    (tmp_path / "1").touch()
+    waiting.join()
+    assert ray.get(next(other)) == 1
 
 
 def test_a_paused_producer_lends_its_cpu() -> None:

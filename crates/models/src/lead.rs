@@ -142,6 +142,8 @@ struct State {
     sockets: Arc<Sockets>,
     answers: [bool; 3],
     news: Vec<usize>,
+    /// What a peer is to be asked, and was not yet.
+    gathered: Vec<usize>,
 }
 
 impl Led for State {
@@ -163,10 +165,15 @@ impl Led for State {
     }
 
     fn flush_at(&self) -> Option<Instant> {
-        None
+        (!self.gathered.is_empty()).then(Instant::now)
     }
 
-    fn flush(&mut self) {}
+    /// The peer answers at once.
+    fn flush(&mut self) {
+        for asked in std::mem::take(&mut self.gathered) {
+            self.sockets.post(asked);
+        }
+    }
 
     fn has_news(&self) -> bool {
         !self.news.is_empty()
@@ -185,7 +192,10 @@ impl Led for State {
     }
 
     fn begin_turn(&mut self, deadline: Option<Instant>) -> bool {
-        deadline.is_some()
+        if !self.lead.is_in_background() {
+            self.flush();
+        }
+        deadline.is_some() || self.flush_at().is_some()
     }
 
     fn wait(sockets: &Arc<Sockets>, has_limit: &mut bool) {
@@ -198,6 +208,7 @@ impl Led for State {
     }
 
     fn end_turn(&mut self, _: bool) -> bool {
+        self.flush();
         let mut kernel = self.sockets.kernel.lock().expect("nobody panics with the lock");
         kernel.is_kicked = false;
         for answer in std::mem::take(&mut kernel.came) {
@@ -224,6 +235,7 @@ fn process() -> (Arc<Waiters<State>>, Arc<Sockets>) {
         sockets: Arc::clone(&sockets),
         answers: [false; 3],
         news: Vec::new(),
+        gathered: Vec::new(),
     };
     (Arc::new(Waiters::new(state, Arc::clone(&sockets))), sockets)
 }
@@ -253,6 +265,56 @@ fn an_answer_to_what_is_asked_as_the_wait_begins_comes_through() {
         };
         assert_eq!(process.act_and_wait(ask, None, |state| state.answers[0].then_some(())), Ok(()));
         waiting.join().expect("it has its answer");
+    });
+}
+
+#[test]
+fn what_is_asked_as_a_wait_ends_is_sent_though_another_thread_leads() {
+    explore(|| {
+        let (process, _sockets) = process();
+        let other = Arc::clone(&process);
+        let waiting = thread::spawn(move || wait_for(&other, 1));
+        let found = process.wait(None, |state| {
+            state.gathered.push(1);
+            Some(())
+        });
+        assert_eq!(found, Ok(()));
+        waiting.join().expect("it has its answer");
+    });
+}
+
+#[test]
+fn what_is_asked_by_who_waits_on_is_sent_though_another_thread_leads() {
+    explore(|| {
+        let (process, _sockets) = process();
+        let other = Arc::clone(&process);
+        let waiting = thread::spawn(move || wait_for(&other, 1));
+        let mut was_asked = false;
+        let found = process.wait(None, |state| {
+            if !std::mem::replace(&mut was_asked, true) {
+                state.gathered.extend([1, 0]);
+            }
+            state.answers[0].then_some(())
+        });
+        assert_eq!(found, Ok(()));
+        waiting.join().expect("it has its answer");
+    });
+}
+
+#[test]
+fn what_is_asked_by_who_does_not_wait_is_sent_in_the_background() {
+    explore(|| {
+        let (process, _sockets) = process();
+        let background = Arc::clone(&process);
+        let attending = thread::spawn(move || background.attend());
+        let found = process.wait(None, |state| {
+            state.gathered.push(2);
+            Some(())
+        });
+        assert_eq!(found, Ok(()));
+        while process.next_headline() != 2 {}
+        process.close();
+        attending.join().expect("it ends");
     });
 }
 

@@ -7,6 +7,8 @@
 //!
 //! - LEAD-1: at most one thread is in epoll. It never holds the state's lock there.
 //! - LEAD-2: whoever gives up the lead while others wait tells them, so that one of them takes it.
+//! - LEAD-3: what a thread gathers to be sent, as it acts or as it looks whether its wait is over, is sent in time, whoever leads:
+//!   the leader did not know of it when it chose until when it sleeps.
 //!
 //! `crates/models/src/lead.rs` tries every order of the steps of this file: what it uses of other modules, it names through
 //! [`Led`] and `super::sync`.
@@ -121,15 +123,20 @@ impl<S: Led> Waiters<S> {
     }
 
     fn act<R>(&self, state: &mut MutexGuard<'_, S>, act: impl FnOnce(&mut S) -> R) -> R {
-        let flushing = state.flush_at().is_some();
+        let result = self.hastening(state, act);
+        self.spread(state);
+        result
+    }
+
+    /// Has the leader look up where there is now something for it to do (LEAD-3).
+    fn hastening<R>(&self, state: &mut MutexGuard<'_, S>, act: impl FnOnce(&mut S) -> R) -> R {
+        let gathered_before = state.flush_at().is_some();
         let result = act(state);
-        if (*state.timer_moved() || *state.changed() || (!flushing && state.flush_at().is_some()))
-            && state.lead().sleeping
-        {
+        let has_gathered = !gathered_before && state.flush_at().is_some();
+        if (*state.timer_moved() || *state.changed() || has_gathered) && state.lead().sleeping {
             S::kick(&self.sockets);
         }
         *state.timer_moved() = false;
-        self.spread(state);
         result
     }
 
@@ -184,7 +191,7 @@ impl<S: Led> Waiters<S> {
         let mut interrupted = false;
         let mut looked = false;
         loop {
-            if let Some(found) = check(&mut state) {
+            if let Some(found) = self.hastening(&mut state, &mut check) {
                 self.leave(&mut state);
                 return Ok(found);
             }
@@ -204,10 +211,9 @@ impl<S: Led> Waiters<S> {
     }
 
     fn follow(&self, state: &mut MutexGuard<'_, S>, deadline: Option<Instant>) -> bool {
-        if state.lead().in_background || (*state.timer_moved() && state.lead().sleeping) {
+        if state.lead().in_background {
             S::kick(&self.sockets);
         }
-        *state.timer_moved() = false;
         state.lead().followers += 1;
         let listen_until = S::listen_until();
         let until = [deadline, listen_until].into_iter().flatten().min();
