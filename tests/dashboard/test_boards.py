@@ -37,7 +37,6 @@ UNANSWERED = {
     "ray_memory_manager_worker_eviction_total": "nobody was ended for want of memory",
     "autoscaler_pending_nodes": "no machine was asked for",
     "autoscaler_recently_failed_nodes": "no node has died",
-    r'^clamp_min\(sum\(ray_tasks\{IsRetry!="0"': "the head knows which name a worker runs, not at which attempt",
     "autoscaler_pending_resources": "a question for what is to come beside what there is, which is nothing",
 }
 PROGRAM = """

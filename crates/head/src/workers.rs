@@ -45,6 +45,8 @@ pub(crate) struct Worker {
     pub(crate) outlives_job: bool,
     /// The actor's constructor returned.
     pub(crate) is_ready: bool,
+    /// An attempt of a task runs there that was made before, as far as its process told.
+    pub(crate) runs_retry: bool,
     pub(crate) end: End,
 }
 
@@ -100,6 +102,7 @@ impl Worker {
             depth: 0,
             outlives_job: false,
             is_ready: false,
+            runs_retry: false,
             end: End::default(),
         }
     }

@@ -38,8 +38,11 @@ impl Runtime {
         // A call that waits already begins as the one before it ends.
         let take = |state: &mut State| {
             let is_time_known = is_time_known.take();
-            let State { service, log, now, .. } = state;
-            service.inbox.take(group, log, || if is_time_known { *now } else { Instant::now() })
+            let State { service, log, now, signals, .. } = state;
+            let had_timer = log.tell_at.is_some();
+            let duty = service.inbox.take(group, log, || if is_time_known { *now } else { Instant::now() });
+            signals.timer_moved |= !had_timer && log.tell_at.is_some();
+            duty
         };
         Ok(self.shared.act_and_wait(reply, None, take)?)
     }

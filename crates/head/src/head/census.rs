@@ -90,6 +90,9 @@ impl HeadCore {
             self.figures.ended_tasks.add(Alike { job, name: cut(name), is_retry, has_failed }, count);
         }
         if log.number == 0 {
+            if let Some(worker) = self.workers.by_key.get_mut(&from) {
+                worker.runs_retry = log.runs_retry;
+            }
             if !log.records.is_empty() {
                 self.figures.census.remember(&log, by, pid);
             }

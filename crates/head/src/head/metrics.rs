@@ -4,7 +4,7 @@ use super::HeadCore;
 use crate::amounts::by_name;
 use crate::machine_gauges::MachineGauges;
 use crate::metrics::{ClusterGauge, ClusterSample, MetricKind as Kind, Sample, Tags};
-use crate::workers::Duty;
+use crate::workers::{Duty, Worker};
 use oxiray_machine::Key;
 use oxiray_state::{actor_state, is_pending};
 use oxiray_wire::message::{MetricKind, MetricSample, Metrics, MetricsQuery, MetricsReport};
@@ -100,10 +100,10 @@ impl HeadCore {
         let placed = placed.map(|(series, count)| (series.clone(), *count)).collect();
         gauges.extend(named(ClusterGauge::Actors, &[("Source", "executor")], placed, leaves_names_out));
         gauges.extend(named(ClusterGauge::Actors, &[("Source", "gcs")], actors, leaves_names_out));
-        let running = [("IsRetry", "0"), ("Source", "executor")];
-        gauges.extend(named(ClusterGauge::Tasks, &running, self.task_counts(), leaves_names_out));
         for (is_retry, digit) in [(false, "0"), (true, "1")] {
-            let ended = [("IsRetry", digit), ("Source", "owner")];
+            let (running, ended) =
+                ([("IsRetry", digit), ("Source", "executor")], [("IsRetry", digit), ("Source", "owner")]);
+            gauges.extend(named(ClusterGauge::Tasks, &running, self.task_counts(is_retry), leaves_names_out));
             gauges.extend(named(ClusterGauge::Tasks, &ended, self.ended_counts(is_retry), leaves_names_out));
         }
         gauges.extend(self.figures.ends.unwanted().map(|((kind, duty, name, address), count)| {
@@ -130,14 +130,16 @@ impl HeadCore {
         counts
     }
 
-    /// Tasks that run, and those whose owners asked for a worker and have none.
-    fn task_counts(&self) -> Counts {
+    /// Tasks that run, as their first attempts or as later ones, and those whose owners asked for a worker and have none. An owner
+    /// asks for a worker for any of its tasks that are alike: that no attempt was made before is true of most.
+    fn task_counts(&self, is_retry: bool) -> Counts {
         let mut counts = Counts::new();
-        for (key, worker) in self.workers.by_key.iter().filter(|(_, worker)| matches!(worker.duty, Duty::Leased(_))) {
+        let runs = |worker: &Worker| matches!(worker.duty, Duty::Leased(_)) && worker.runs_retry == is_retry;
+        for (key, worker) in self.workers.by_key.iter().filter(|(_, worker)| runs(worker)) {
             let address = self.members.ip_of(*key).to_owned();
             *counts.entry(("RUNNING", worker.label.clone(), worker.job.hex(), address)).or_default() += 1;
         }
-        for waiting in self.pending.queue.waiting() {
+        for waiting in self.pending.queue.waiting().filter(|_| !is_retry) {
             let Some(wanted) = self.pending.wanted.get(waiting.oldest) else { continue };
             if wanted.want.kind() == DemandKind::Task {
                 let entry = ("PENDING_NODE_ASSIGNMENT", wanted.label.clone(), String::new(), String::new());

@@ -85,6 +85,8 @@ pub(crate) struct TaskLog {
     pub(crate) counts: EndedCalls,
     /// When they are told.
     pub(crate) tell_at: Option<Instant>,
+    /// Whether it was told last that a call runs of which an attempt was made before.
+    pub(crate) retry_is_told: bool,
     /// When this process began, and the same in microseconds since 1970.
     began: (Instant, u64),
     /// What the functions that run here need; nothing where an actor's methods do.
@@ -106,8 +108,22 @@ impl TaskLog {
         let environment = String::new();
         let last = [Arc::from(""), Arc::from("")];
         let (resources, group, constructor) = (None, None, None);
-        let (untold, counts, tell_at) = (0, EndedCalls::default(), None);
-        Self { ended, places, free, last, untold, counts, tell_at, began, resources, group, environment, constructor }
+        let (untold, counts, tell_at, retry_is_told) = (0, EndedCalls::default(), None, false);
+        Self {
+            ended,
+            places,
+            free,
+            last,
+            untold,
+            counts,
+            tell_at,
+            retry_is_told,
+            began,
+            resources,
+            group,
+            environment,
+            constructor,
+        }
     }
 }
 
@@ -118,8 +134,12 @@ impl TaskLog {
         self.group = assign.group;
     }
 
-    /// A call begins to run; the place to name when it ends.
+    /// A call begins to run; the place to name when it ends. Of one of which an attempt was made before it is told, as of what
+    /// has ended: a timer may be set.
     pub(crate) fn begin(&mut self, task: TaskId, call: &Call, now: Instant) -> usize {
+        if call.attempt > 0 {
+            self.tell_later(now);
+        }
         let [name, label] = self.named(&call.name, &call.label);
         let Some(place) = self.free.pop() else {
             let attempt = call.attempt;
@@ -289,6 +309,12 @@ impl TaskLog {
         self.constructed().filter(|_| is_made).into_iter().chain(ended).collect()
     }
 
+    /// Whether a call runs of which an attempt was made before; nothing where that is what was told last.
+    pub(crate) fn take_retry_news(&mut self) -> Option<bool> {
+        let runs_retry = self.places.iter().any(|place| place.runs && place.entry.attempt > 0);
+        (std::mem::replace(&mut self.retry_is_told, runs_retry) != runs_retry).then_some(runs_retry)
+    }
+
     /// A moment in microseconds since 1970.
     pub(crate) fn microseconds(&self, at: Instant) -> u64 {
         // This is on the path of each call: nothing here is wider than 64 bits.
@@ -376,6 +402,19 @@ mod tests {
             run(&mut log, "more", fine());
         }
         assert_eq!((log.records().len(), log.take_untold().len(), log.places.len()), (ENDED_MAX, ENDED_MAX, 1));
+    }
+
+    #[test]
+    fn it_is_told_when_a_retry_runs_and_when_none_does() {
+        let mut log = TaskLog::new((Instant::now(), SystemTime::now()));
+        let now = Instant::now();
+        let place = log.begin(TaskId::new([7; 24]), &Call { attempt: 1, ..Call::default() }, now);
+        assert_eq!((log.tell_at, log.take_retry_news(), log.take_retry_news()), (Some(now + PERIOD), Some(true), None));
+        assert!(log.take_untold().is_empty(), "it goes on");
+        log.end(place, now, &[], "");
+        assert_eq!((log.take_retry_news(), log.take_retry_news()), (Some(false), None));
+        log.begin(TaskId::new([8; 24]), &Call::default(), now);
+        assert_eq!(log.take_retry_news(), None);
     }
 
     #[test]

@@ -190,6 +190,9 @@ pub struct TaskLog {
     /// How many attempts ended since this was told last. Only what is told unasked has it.
     #[field(4)]
     pub ended: Vec<EndedCalls>,
+    /// Whether a call runs here of which an attempt was made before. Only what is told unasked has it.
+    #[field(5)]
+    pub runs_retry: bool,
 }
 
 /// Attempts that ended alike.

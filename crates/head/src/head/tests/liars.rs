@@ -143,6 +143,7 @@ fn names_that_are_too_long_are_refused_and_descriptions_cut() {
             environment: "\u{1}".repeat(1 << 20),
             records: vec![TaskRecord { task: oxiray_ids::TaskId::new([1; 24]), name, ..TaskRecord::default() }],
             ended: vec![EndedCalls { name: "\u{1}".repeat(1 << 20), count: u64::MAX, ..EndedCalls::default() }; 3],
+            runs_retry: true,
         },
     );
     world.say(driver, TaskLog::default());

@@ -148,6 +148,15 @@ fn what_ended_is_counted_by_name_attempt_and_end_as_long_as_its_job_is_remembere
         assert!(shown.contains(&line), "{line} in {shown}");
     }
     assert!(shown.contains("ray_finished_jobs_total 0.0\n"), "{shown}");
+    let running = |shown: &str, is_retry: u8| {
+        let is_it =
+            |line: &&str| line.contains("State=\"RUNNING\"") && line.contains(&format!("IsRetry=\"{is_retry}\""));
+        shown.lines().filter(is_it).count()
+    };
+    assert_eq!((running(&shown, 0), running(&shown, 1)), (1, 0));
+    world.say(worker, TaskLog { runs_retry: true, ..TaskLog::default() });
+    let shown = text(&mut world, &MetricsQuery::default());
+    assert_eq!((running(&shown, 0), running(&shown, 1)), (0, 1), "{shown}");
     world.core.driver_left(driver);
     world.settle();
     assert!(text(&mut world, &MetricsQuery::default()).contains("ray_finished_jobs_total 1.0\n"));

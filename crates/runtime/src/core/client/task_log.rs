@@ -31,7 +31,7 @@ impl<I: Io> Client<I> {
             }
         }));
         let environment = self.log.environment.clone();
-        self.io.send_now(DAEMON, &Told { number, records, environment, ended: Vec::new() });
+        self.io.send_now(DAEMON, &Told { number, records, environment, ended: Vec::new(), runs_retry: false });
     }
 
     /// Somebody asks where the threads of this process are, or what they do over a time.
@@ -78,12 +78,13 @@ impl<I: Io> Client<I> {
         }
     }
 
-    /// Tells the daemon of calls that ended since it was told last.
+    /// Tells the daemon of calls that ended since it was told last, and of retries that run.
     pub(crate) fn tell_of_ended(&mut self) {
         let (records, ended) = (self.log.take_untold(), self.log.counts.take());
-        if !records.is_empty() && self.daemon.lost.is_none() {
-            let environment = self.log.environment.clone();
-            self.io.send_now(DAEMON, &Told { number: 0, records, environment, ended });
+        let retry_news = self.log.take_retry_news();
+        if (!records.is_empty() || retry_news.is_some()) && self.daemon.lost.is_none() {
+            let (environment, runs_retry) = (self.log.environment.clone(), self.log.retry_is_told);
+            self.io.send_now(DAEMON, &Told { number: 0, records, environment, ended, runs_retry });
         }
     }
 }
