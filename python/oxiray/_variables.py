@@ -52,6 +52,12 @@ SETTINGS: dict[str, tuple[Variable, ...]] = {
         Variable("RAY_JOB_STOP_SIGNAL", "in a job's `env_vars`: the signal by which it is asked to end", "SIGTERM"),
         Variable("RAY_JOB_STOP_WAIT_TIME_S", "in a job's `env_vars`: how many seconds it has then before it is killed (0 to 3600)", "5"),
         Variable("RAY_AUTH_TOKEN_PATH", "the file with that token", "`http-token` in the session's folder"),
+        Variable(
+            "OXIRAY_MACHINE_LABELS_FILE",
+            "a file with labels of the machine as a JSON object of texts, for which a node waits 60 s; they hold where nothing else "
+            "says otherwise. The operator sets it in pods",
+            "none",
+        ),
         Variable("OXIRAY_BINARY", "the program `oxiray` that is started as a daemon", "the one that is installed"),
         Variable("OXIRAY_INTERPRETER", "the interpreter with Oxiray, which stands for one that a machine has not", "the command's own"),
         Variable("OXIRAY_PYTHON", "the interpreter that runs what a Rust program calls in Python", "`python3`"),

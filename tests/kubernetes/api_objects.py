@@ -35,6 +35,7 @@ class Kind:
 #: All there is: what is not here is not found, as on a server without it.
 KINDS = [
     Kind("v1", "pods", "Pod", status=True),
+    Kind("v1", "nodes", "Node", namespaced=False, status=True),
     Kind("v1", "services", "Service", status=True),
     Kind("v1", "secrets", "Secret"),
     Kind("v1", "persistentvolumeclaims", "PersistentVolumeClaim", status=True),

@@ -118,6 +118,8 @@ class Store:
             after = json_patch(before, given)
         else:
             raise Refused(415, "UnsupportedMediaType", f"patches of type {form} are not implemented here")
+        if after["metadata"].get("uid") != before["metadata"]["uid"]:
+            raise Refused(409, "Conflict", "the UID in the precondition is not that of the object")
         asked = after["metadata"].get("resourceVersion")
         if asked != before["metadata"]["resourceVersion"]:
             raise Refused(409, "Conflict", f'the object "{name}" has been modified; apply your changes to the latest')

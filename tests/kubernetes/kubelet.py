@@ -48,6 +48,8 @@ class Pod:
     is_ready: bool = False
     is_ending: bool = False
     group: Group | None = None
+    #: As they were last written into its volumes.
+    annotations: Object = field(default_factory=dict)
 
     def within(self, command: list[str]) -> list[str]:
         """The command, as one of the pod's processes."""
@@ -173,6 +175,7 @@ class Kubelet:
     def _tend(self, found: Object, pod: Pod) -> None:
         if pod.process is None:
             return
+        self._refresh(found, pod)
         code = pod.process.poll()
         if code is not None:
             if found["spec"].get("restartPolicy", "Always") == "Always":
@@ -281,8 +284,18 @@ class Kubelet:
                 (place / item["path"]).write_bytes(base64.b64decode(data[item["key"]]))
         for item in volume.get("downwardAPI", {}).get("items", []):
             annotation = item["fieldRef"]["fieldPath"].removeprefix("metadata.annotations['").removesuffix("']")
-            (place / item["path"]).write_text(self._local(found["metadata"]["annotations"][annotation], found, pod))
+            text = (found["metadata"].get("annotations") or {}).get(annotation, "")
+            _replace(place / item["path"], self._local(text, found, pod))
         return place
+
+    def _refresh(self, found: Object, pod: Pod) -> None:
+        """Writes the pod's annotations into its volumes again, where they have changed."""
+        annotations = found["metadata"].get("annotations") or {}
+        if annotations != pod.annotations:
+            pod.annotations = annotations
+            for volume in found["spec"].get("volumes", []):
+                if "downwardAPI" in volume:
+                    self._volume(volume, found, pod)
 
     # What is told.
 
@@ -303,6 +316,13 @@ def _limit(pod: Object, device: str) -> int:
     if pod["status"].get("phase") in ("Succeeded", "Failed"):
         return 0
     return int(pod["spec"]["containers"][0].get("resources", {}).get("limits", {}).get(device, 0))
+
+
+def _replace(file: Path, text: str) -> None:
+    """As kubelets do: whoever reads it finds the whole of one text."""
+    fresh = file.with_name(f".{file.name}")
+    fresh.write_text(text)
+    fresh.rename(file)
 
 
 def _mebibytes(pod: Object) -> int:

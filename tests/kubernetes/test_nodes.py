@@ -62,6 +62,39 @@ def test_nodes_offer_what_the_status_says_and_devices_are_granted(lab: Lab) -> N
     wait_until(lambda: json.loads(run(kubelet, RESOURCES))[0].get("GPU", 0) == 0, "the head knows")
 
 
+def test_nodes_are_labelled_with_the_zone_and_the_domain_of_their_machines(lab: Lab) -> None:
+    """The pods run before they are told, and their nodes wait for that; what a group says by hand wins."""
+    labels = {"topology.kubernetes.io/zone": "a", "topology.kubernetes.io/region": "r", "nvidia.com/gpu.clique": "9f1f.3"}
+    machine = f"tray-{lab.namespace}"
+    lab.api.create("nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": machine, "labels": {**labels, "other": "x"}}})
+    lab.operator()
+    kubelet = lab.kubelet(machine=machine)
+    start(lab, group(replicas=1, labels={"topology.kubernetes.io/zone": "by-hand"}))
+    ready(lab, 1)
+    _, nodes = json.loads(run(kubelet, RESOURCES))
+    told = {node["ray.io/node-group"]: node for node in nodes}
+    expected = {"topology.kubernetes.io/zone": "a", "topology.kubernetes.io/region": "r", "ray.io/gpu-domain": "9f1f.3"}
+    assert expected.items() <= told["headgroup"].items(), told
+    assert (expected | {"topology.kubernetes.io/zone": "by-hand"}).items() <= told["gpu"].items(), told
+    assert not any("other" in node or "nvidia.com/gpu.clique" in node for node in nodes)
+    lab.api.delete("nodes", machine)
+
+
+def test_an_operator_that_may_not_read_machines_says_so_and_nodes_do_not_wait(lab: Lab) -> None:
+    server = lab.stand_in()
+    server.fail("get", "nodes", 403, times=100)
+    lab.operator()
+    kubelet = lab.kubelet()
+    start(lab, group(replicas=1))
+    ready(lab, 1)
+    events = [event for event in lab.api.list("events") if event["reason"] == "MachinesUnread"]
+    assert events and "may not `get` `nodes`" in events[0]["note"], events
+    resources, _ = json.loads(run(kubelet, RESOURCES))
+    assert resources["GPU"] == 1
+    told = [found["metadata"]["annotations"]["oxiray.io/machine-labels"] for found in lab.pods().values()]
+    assert told == ["{}", "{}"], told
+
+
 def test_containers_with_commands_of_their_own_start_the_node_by_the_variable(lab: Lab) -> None:
     """As in KubeRay's sample `overwrite-command`, where the cluster says so for all its pods."""
     lab.operator()

@@ -37,10 +37,13 @@ def test_the_operator_has_the_same_rights_either_way() -> None:
     assert of_chart and of_chart == rules(json.dumps(anywhere + watched)), hint
 
 
-def test_in_all_namespaces_the_operator_may_only_list_device_classes() -> None:
+def test_in_all_namespaces_the_operator_may_only_list_device_classes_and_read_machines() -> None:
     objects = list(yaml.safe_load_all((DEPLOY / "kubernetes" / "rbac.yaml").read_text()))
     [anywhere] = [found["rules"] for found in objects if found["kind"] == "ClusterRole"]
-    assert anywhere == [{"apiGroups": ["resource.k8s.io"], "resources": ["deviceclasses"], "verbs": ["list"]}]
+    assert anywhere == [
+        {"apiGroups": ["resource.k8s.io"], "resources": ["deviceclasses"], "verbs": ["list"]},
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]},
+    ]
     [place] = [found["metadata"]["namespace"] for found in objects if "secrets" in json.dumps(found)]
     [operator] = [
         found

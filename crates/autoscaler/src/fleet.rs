@@ -7,13 +7,17 @@
 //! - FLEET-4: nothing is decided on what is not known: without the provider's list, nothing is launched or taken away.
 //! - FLEET-5: what its provider has queued may wait for ever, as long as somebody waits for it; when a plan without any of it
 //!   would bring nothing for its group's idle time, it goes.
+//! - FLEET-6: in which domains machines have come is remembered when they are gone, for as long as somebody waits for a domain:
+//!   what did not help is not asked for again and again.
 
 use crate::INSTANCE_LABEL;
 use crate::life::{Happening, State};
 use crate::provider::{Failed, Instance, InstanceState};
 use crate::record::{RecordError, situation};
-use oxiray_scheduler::{Plan, plan};
-use oxiray_wire::state::{GroupEntry, GrowthView, MachineRecord, PlanRecord, ReplicaPhase, ReplicaRecord};
+use oxiray_scheduler::{Plan, SeenDomains, plan};
+use oxiray_wire::state::{
+    DomainsRecord, GroupEntry, GrowthView, MachineRecord, PlanRecord, ReplicaPhase, ReplicaRecord,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -149,6 +153,8 @@ pub struct Fleet {
     /// When the last round was.
     looked: Duration,
     plan: Plan,
+    /// In which domains machines have come, by their group and the label, as long as somebody waits for a domain (FLEET-6).
+    domains: BTreeMap<(String, String), SeenDomains>,
 }
 
 impl Fleet {
@@ -164,6 +170,7 @@ impl Fleet {
         self.compare(now, seen);
         self.hear_failures(now, seen.failed);
         self.watch_nodes(now, &seen.told.machines);
+        self.note_domains(seen.told);
         self.mind_the_time(now, &mut acts);
         self.go_on_draining(now, &seen.told.machines, &mut acts);
         let record = self.record(now, seen.groups, seen.told);
@@ -210,7 +217,42 @@ impl Fleet {
             replicas: counted.filter_map(|(id, slot)| self.replica_record(now, *id, slot)).collect(),
             waiting: told.waiting.clone(),
             standing: told.standing.clone(),
+            domains: self.domain_records(),
         }
+    }
+
+    /// FLEET-6.
+    fn note_domains(&mut self, told: &GrowthView) {
+        let wanted: BTreeSet<&String> = told.waiting.iter().filter_map(|waiting| waiting.domain.as_ref()).collect();
+        self.domains.retain(|(_, label), _| wanted.contains(label));
+        let by_instance = self.by_instance();
+        let slot_of = |machine: &MachineRecord| by_instance.get(machine.labels.get(INSTANCE_LABEL)?).copied();
+        let of_groups =
+            told.machines.iter().filter_map(|machine| Some((machine, &self.slots[&slot_of(machine)?].group)));
+        let of_groups: Vec<(&MachineRecord, &String)> = of_groups.collect();
+        for label in wanted {
+            // A label may have been withdrawn for a while: what is there now has the last word.
+            for (_, group) in &of_groups {
+                self.domains.entry(((*group).clone(), label.clone())).or_default().is_unlabelled = false;
+            }
+            for (machine, group) in &of_groups {
+                let seen = self.domains.entry(((*group).clone(), label.clone())).or_default();
+                match machine.labels.get(label) {
+                    Some(value) => drop(seen.values.insert(value.clone())),
+                    None => seen.is_unlabelled = true,
+                }
+            }
+        }
+    }
+
+    fn domain_records(&self) -> Vec<DomainsRecord> {
+        let records = self.domains.iter().map(|((group, label), seen)| DomainsRecord {
+            group: group.clone(),
+            label: label.clone(),
+            values: seen.values.iter().cloned().collect(),
+            is_unlabelled: seen.is_unlabelled,
+        });
+        records.collect()
     }
 
     /// When the next round is due, whatever happens: perhaps already, where time went by since the last one.

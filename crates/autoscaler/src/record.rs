@@ -9,7 +9,7 @@ use oxiray_resources::{
 };
 use oxiray_scheduler::{
     Bundle, Condition, Group, GroupSituation, GroupStrategy, GrowthNeed, MachineSituation, NodeView, Operator,
-    Otherwise, Place, Replica, ReplicaState, ResourceRequest, Selector, Situation, Strategy, WaitingKind,
+    Otherwise, Place, Replica, ReplicaState, ResourceRequest, SeenDomains, Selector, Situation, Strategy, WaitingKind,
 };
 use oxiray_wire::message::{LabelCondition, LabelOperator, PlacementStrategy};
 use oxiray_wire::state::{
@@ -50,7 +50,16 @@ pub fn read_record(text: &str) -> Result<PlanRecord, RecordError> {
 /// What a record describes.
 pub fn situation(record: &PlanRecord) -> Result<Situation, RecordError> {
     let groups = record.groups.iter().map(|entry| {
-        Ok(GroupSituation { group: group_of(entry)?, set_aside: record.set_aside.get(&entry.name).cloned() })
+        let of_group = record.domains.iter().filter(|seen| seen.group == entry.name);
+        let seen = of_group.map(|seen| {
+            let values = seen.values.iter().cloned().collect();
+            (seen.label.clone(), SeenDomains { values, is_unlabelled: seen.is_unlabelled })
+        });
+        Ok(GroupSituation {
+            group: group_of(entry)?,
+            set_aside: record.set_aside.get(&entry.name).cloned(),
+            domains: seen.collect(),
+        })
     });
     Ok(Situation {
         groups: groups.collect::<Result<_, RecordError>>()?,
@@ -116,7 +125,12 @@ fn view(machine: &MachineRecord) -> Result<NodeView, RecordError> {
 fn kind(record: &WaitingRecord) -> Result<WaitingKind, RecordError> {
     let wanted = if let Some(strategy) = record.strategy {
         let bundles = record.bundles.iter().map(bundle).collect::<Result<_, _>>()?;
-        GrowthNeed::Group(Group { strategy: group_strategy(strategy), bundles, preferred: None, domain: None })
+        GrowthNeed::Group(Group {
+            strategy: group_strategy(strategy),
+            bundles,
+            preferred: None,
+            domain: record.domain.clone(),
+        })
     } else {
         let bound = Strategy::Node { node: NodeId::NIL, otherwise: Otherwise::Wait };
         let strategy = if record.is_bound { bound } else { Strategy::Default };

@@ -1,7 +1,8 @@
 //! Replicas from the request for them until they are gone, with a provider and a head that do what a test says.
 
 use oxiray_autoscaler::{Act, Failed, Fleet, INSTANCE_LABEL, Instance, InstanceState, Limits, RoundView};
-use oxiray_wire::state::{GroupEntry, GrowthView, MachineRecord, StandingRecord, WaitingRecord};
+use oxiray_wire::message::PlacementStrategy;
+use oxiray_wire::state::{BundleRecord, GroupEntry, GrowthView, MachineRecord, StandingRecord, WaitingRecord};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -60,6 +61,7 @@ impl World {
             is_bound: false,
             strategy: None,
             bundles: Vec::new(),
+            domain: None,
         };
         self.told.waiting = if count > 0 { vec![waiting] } else { Vec::new() };
     }
@@ -405,4 +407,69 @@ fn what_its_provider_ends_soon_is_emptied_before_and_replaced() {
     assert!(matches!(&world.after(SECOND)[..], [Act::Launch { replicas: 1, .. }]));
     world.gone("g-1-0");
     assert!(is_terminated(&world.after(SECOND), "g-1"));
+}
+
+const DOMAIN: &str = "ray.io/gpu-domain";
+
+impl World {
+    /// A placement group waits for machines of one domain.
+    fn wait_for_domain(&mut self, bundles: usize) {
+        let bundle = BundleRecord { resources: amounts(&[("GPU", 1.0)]), labels: Vec::new() };
+        self.told.waiting = vec![WaitingRecord {
+            who: "placement group `p`".into(),
+            count: 1,
+            strategy: Some(PlacementStrategy::Pack),
+            bundles: vec![bundle; bundles],
+            domain: Some(DOMAIN.to_owned()),
+            ..WaitingRecord::default()
+        }];
+    }
+
+    fn label(&mut self, node: &str, value: &str) {
+        self.machine(node).labels.insert(DOMAIN.to_owned(), value.to_owned());
+    }
+
+    fn unmet(&self) -> String {
+        self.fleet.plan().unmet.iter().map(|unmet| unmet.why.clone()).collect::<Vec<_>>().join("; ")
+    }
+}
+
+#[test]
+fn machines_of_different_domains_are_not_asked_for_again_while_somebody_waits_for_one() {
+    let mut world = World::new(vec![group("g", 0, 1)]);
+    world.wait_for_domain(2);
+    assert_eq!(world.round(), [launch("g", 2, "r-1")]);
+    world.list("g-1", "g", 1, Some("r-1"));
+    world.list("g-2", "g", 1, None);
+    world.join("g-1-0");
+    world.label("g-1-0", "a");
+    assert_eq!(world.after(SECOND), [], "the other is on its way, and may be in the same domain");
+    world.join("g-2-0");
+    world.label("g-2-0", "b");
+    assert_eq!(world.after(SECOND), [], "there is room for a third, which may be anywhere");
+    assert!(world.unmet().contains("has brought machines with different values"), "{}", world.unmet());
+    // Nobody uses them, and they go.
+    assert_eq!(world.after(61 * SECOND).len(), 2, "both are emptied");
+    world.gone("g-1-0");
+    world.gone("g-2-0");
+    let acts = world.after(SECOND);
+    assert!(acts.iter().all(|act| matches!(act, Act::Terminate { .. })) && !acts.is_empty(), "{acts:?}");
+    world.instances.clear();
+    assert_eq!(world.after(SECOND), [], "FLEET-6");
+    assert!(world.unmet().contains("(`a`, `b`)"), "{}", world.unmet());
+    world.told.waiting.clear();
+    assert_eq!(world.after(SECOND), []);
+    world.wait_for_domain(2);
+    assert_eq!(world.after(SECOND), [launch("g", 2, "r-5")], "who comes later tries his luck");
+}
+
+#[test]
+fn more_machines_come_where_all_so_far_are_in_one_domain() {
+    let mut world = World::with_one(1);
+    world.label("g-1-0", "a");
+    world.wait_for_domain(2);
+    assert_eq!(world.after(SECOND), [launch("g", 1, "r-2")]);
+    world.wait_for_domain(4);
+    assert_eq!(world.after(SECOND), [], "four are more than the group may have");
+    assert!(world.unmet().contains("`g` may have 1 more, with the value `a`"), "{}", world.unmet());
 }

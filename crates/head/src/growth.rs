@@ -141,6 +141,15 @@ impl Growth {
         if told.is_empty() { String::new() } else { format!(" ({})", told.join(", ")) }
     }
 
+    /// Why the autoscaler leaves them waiting whom it knows by these words; nothing where it does not say so.
+    pub(crate) fn why_left_waiting(&self, who: &str) -> Option<&str> {
+        let mut unmet = self.state.iter().filter(|_| self.by.is_some()).flat_map(|state| &state.unmet);
+        unmet.find_map(|one| {
+            let (_, of) = one.split_once(" x ")?;
+            of.strip_prefix(who)?.split_once(": ").map(|(_, why)| why)
+        })
+    }
+
     /// Why no group could meet the request, in words to add to a reason; empty where there is no autoscaler.
     pub(crate) fn why_no_group(&self, resource_request: &ResourceRequest) -> String {
         let Some(selectors) = allowed(resource_request).filter(|_| self.by.is_some()) else {
@@ -297,6 +306,7 @@ pub(crate) fn waiting_record(need: &Need, who: String, count: u32) -> Option<Wai
             Some(WaitingRecord {
                 strategy: Some(placement_strategy(group.strategy)),
                 bundles: group.bundles.iter().map(bundle).collect(),
+                domain: group.domain.clone(),
                 ..record
             })
         }

@@ -63,6 +63,13 @@ pub(crate) struct PendingRequest {
     pub(crate) is_brought: bool,
 }
 
+impl PendingRequest {
+    /// Who it is, as the autoscaler is told and people are.
+    pub(crate) fn in_words(&self) -> String {
+        format!("{} `{}`", self.want.kind(), self.label)
+    }
+}
+
 /// When a class of the queue that no node can meet is to be looked at again.
 pub(crate) type Shortages = HashMap<ResourceRequest, Instant>;
 

@@ -7,6 +7,7 @@
 use crate::accelerators::{memory_of, selectors, slice, type_of};
 use crate::claims::{Claims, claimed};
 use crate::devices::{MoreDevices, Unit, shown_by, unit_of};
+use crate::machine_labels::selected_labels;
 use crate::quantity::quantity;
 use oxiray_families::{GPU, TPU, device_resources, families_of};
 use oxiray_resources::{MemoryShares, ResourceName};
@@ -106,6 +107,9 @@ pub fn capacity(shape: &Shape<'_>, catalogue: &Catalogue) -> PodCapacity {
         told.labels.entry(PROFILE_LABEL.to_owned()).or_insert_with(|| profile.clone());
     }
     told.name_types(shape, &selectors);
+    for (label, value) in selected_labels(&selectors) {
+        told.labels.entry(label.to_owned()).or_insert(value);
+    }
     told.per_host.retain(|name, amount| *amount > 0.0 || name == "CPU" || name == GPU.name);
     told
 }

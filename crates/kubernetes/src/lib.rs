@@ -24,6 +24,7 @@ mod gang;
 mod job;
 mod job_ends;
 mod job_step;
+mod machine_labels;
 mod objects;
 mod observed;
 mod plan;
@@ -45,6 +46,7 @@ pub use devices::{MoreDevices, Unit};
 pub use failures::{Failures, FailuresByGroup};
 pub use job::{JobSpec, JobStatus, RayJob, Stage as JobStage};
 pub use job_step::{Heard, JobAction, JobCluster, JobSituation, JobStep, asks_head, step as job_step};
+pub use machine_labels::{MACHINE_LABELS_ANNOTATION, machine_labels};
 pub use observed::{ObservedPod, Phase};
 pub use plan::{Deletion, NewPod, Plan, Remark, Situation, owner, plan};
 pub use pods::{

@@ -1,5 +1,6 @@
 //! A pod as the API tells of it, reduced to what is decided by.
 
+use crate::machine_labels::MACHINE_LABELS_ANNOTATION;
 use crate::pods::{GROUP_LABEL, HASH_LABEL, HOST_LABEL, REPLICA_LABEL};
 use serde_json::Value;
 
@@ -37,6 +38,8 @@ pub struct ObservedPod {
     pub is_deleting: bool,
     /// The machine it is on.
     pub machine: Option<String>,
+    /// Whether it was told what its machine is labelled with.
+    pub knows_machine: bool,
     /// Its address.
     pub address: Option<String>,
     /// Why it ended, where it failed.
@@ -81,11 +84,18 @@ impl ObservedPod {
             is_ready: condition("Ready").is_some_and(|condition| condition["status"] == "True"),
             is_deleting: !pod["metadata"]["deletionTimestamp"].is_null(),
             machine: text(&pod["spec"]["nodeName"]),
+            knows_machine: !pod["metadata"]["annotations"][MACHINE_LABELS_ANNOTATION].is_null(),
             address: text(&status["podIP"]),
             failure,
             unplaced: unplaced
                 .map(|condition| text(&condition["message"]).unwrap_or_else(|| "it has no machine".into())),
         }
+    }
+
+    /// The machine whose labels it waits for: told once, when it has a machine.
+    pub fn waits_for_labels_of(&self) -> Option<&str> {
+        let is_meant = !self.knows_machine && !self.is_deleting && self.phase != Phase::Over;
+        self.machine.as_deref().filter(|_| is_meant)
     }
 
     /// Whether it is the head's.

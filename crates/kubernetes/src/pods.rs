@@ -6,6 +6,7 @@ use crate::cluster::{HEAD_GROUP, HeadGroup, RayCluster, WorkerGroup, hash_of};
 use crate::command::{SECRET_PATH, SESSIONS_PATH, START_PATH, Start, command, script};
 use crate::devices::taints_of;
 use crate::gang::Gang;
+use crate::machine_labels::{MACHINE_LABELS_ANNOTATION, MACHINE_LABELS_VARIABLE, MACHINE_PATH};
 use crate::settings::Settings;
 use oxiray_families::{FAMILIES, Hiding, TPU};
 use serde_json::{Value, json};
@@ -220,6 +221,7 @@ impl Place<'_> {
                 else { json!([{"key": "join-token", "path": "join-token"}]) },
         }});
         list(&mut spec["volumes"]).push(secret);
+        list(&mut spec["volumes"]).push(annotation_volume("oxiray-machine", "labels", MACHINE_LABELS_ANNOTATION));
         if is_head {
             let volume = match &self.cluster.spec.gcs_fault_tolerance_options {
                 None => json!({"name": "oxiray-sessions", "emptyDir": {}}),
@@ -243,6 +245,8 @@ impl Place<'_> {
         }
         list(&mut container["volumeMounts"])
             .push(json!({"name": "oxiray-join", "mountPath": SECRET_PATH, "readOnly": true}));
+        list(&mut container["volumeMounts"])
+            .push(json!({"name": "oxiray-machine", "mountPath": MACHINE_PATH, "readOnly": true}));
         if self.worker.is_none() {
             let storage = self.cluster.spec.gcs_fault_tolerance_options.as_ref().map(|options| &options.storage);
             let mut mount = json!({"name": "oxiray-sessions", "mountPath": SESSIONS_PATH});
@@ -282,6 +286,7 @@ impl Place<'_> {
             ("RAY_IP", json!({"value": cluster.head_service()})),
             ("RAY_PORT", json!({"value": port})),
             ("RAY_ADDRESS", json!({"value": format!("127.0.0.1:{port}")})),
+            (MACHINE_LABELS_VARIABLE, json!({"value": format!("{MACHINE_PATH}/labels")})),
         ];
         if self.worker.is_none() {
             variables.push(("OXIRAY_TMPDIR", json!({"value": SESSIONS_PATH})));
@@ -331,13 +336,17 @@ impl Place<'_> {
 /// not read as the shell's again, so that they name a file: an annotation of the pod, in a volume.
 fn offer_script(pod: &mut Value, script: &str) {
     pod["metadata"]["annotations"][START_ANNOTATION] = json!(script);
-    let field = format!("metadata.annotations['{START_ANNOTATION}']");
-    let items = json!([{"path": "node", "fieldRef": {"fieldPath": field}}]);
-    list(&mut pod["spec"]["volumes"]).push(json!({"name": "oxiray-start", "downwardAPI": {"items": items}}));
+    list(&mut pod["spec"]["volumes"]).push(annotation_volume("oxiray-start", "node", START_ANNOTATION));
     let container = &mut list(&mut pod["spec"]["containers"])[0];
     list(&mut container["volumeMounts"])
         .push(json!({"name": "oxiray-start", "mountPath": START_PATH, "readOnly": true}));
     set_variable(container, "KUBERAY_GEN_RAY_START_CMD", json!({"value": format!("/bin/sh {START_PATH}/node")}));
+}
+
+/// A volume with one file: what an annotation of the pod says, and says later.
+fn annotation_volume(name: &str, file: &str, annotation: &str) -> Value {
+    let field = format!("metadata.annotations['{annotation}']");
+    json!({"name": name, "downwardAPI": {"items": [{"path": file, "fieldRef": {"fieldPath": field}}]}})
 }
 
 /// Hides a vendor's devices from the containers of a pod that was given none.

@@ -49,6 +49,7 @@ mod listener;
 mod log_client;
 mod logs;
 mod machine;
+mod machine_labels;
 mod membership;
 mod memory_tiers;
 mod network;

@@ -115,6 +115,18 @@ impl Api {
         self.ask("apply", Request::new(path).patch(name, &params, &Patch::Apply(object))).await.map(drop)
     }
 
+    /// Gives a pod annotations, unless another has its name by now. One that is gone is no error.
+    pub(crate) async fn annotate_pod(&self, namespace: &str, name: &str, uid: &str, annotations: &Value) -> Answer<()> {
+        let body = serde_json::json!({"metadata": {"uid": uid, "annotations": annotations}});
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let path = Kind::new("v1", "pods").path(Some(namespace));
+        match self.ask("annotate", Request::new(path).patch(name, &params, &Patch::Merge(body))).await {
+            Ok(_) => Ok(()),
+            Err(error) if matches!(code(&error), Some(404 | 409)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Replaces the fields of an object's status that are set here; the object as it is then.
     pub(crate) async fn set_status(&self, kind: &Kind, namespace: &str, name: &str, status: &Value) -> Answer<Value> {
         let body = serde_json::json!({"status": status});

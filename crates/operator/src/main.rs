@@ -7,6 +7,7 @@ mod autoscale;
 mod head;
 mod jobs;
 mod leader;
+mod machines;
 mod metrics;
 mod reconcile;
 mod services;

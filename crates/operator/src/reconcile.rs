@@ -5,6 +5,7 @@
 
 use crate::api::{Api, Kind, code, is_missing_kind, said};
 use crate::autoscale::{Autoscalers, Sight};
+use crate::machines::{self, Machines};
 use crate::metrics::Metrics;
 use crate::say;
 use futures::StreamExt as _;
@@ -24,7 +25,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How many requests of one look are under way at once.
-const REQUESTS_AT_ONCE: usize = 16;
+pub(crate) const REQUESTS_AT_ONCE: usize = 16;
 /// After how long a cluster is looked at though nothing was heard of it.
 const LOOK_PERIOD: Duration = Duration::from_secs(300);
 /// After how long it is tried again what the API refused.
@@ -89,6 +90,7 @@ pub(crate) struct Context {
     pub(crate) recorder: Recorder,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) autoscalers: Arc<Autoscalers>,
+    pub(crate) machines: Machines,
     known: Mutex<BTreeMap<String, Known>>,
 }
 
@@ -100,7 +102,7 @@ impl Context {
         metrics: Arc<Metrics>,
         autoscalers: Arc<Autoscalers>,
     ) -> Self {
-        Self { api, settings, recorder, metrics, autoscalers, known: Mutex::default() }
+        Self { api, settings, recorder, metrics, autoscalers, machines: Machines::default(), known: Mutex::default() }
     }
 
     /// A look at the object with this identity came to something.
@@ -187,9 +189,14 @@ async fn look(object: &DynamicObject, context: &Context) -> Result<Action, LookE
     }
     let settings = settings_for(&cluster, context).await?;
     let seen = own_pods(&cluster, &context.api).await?;
+    let (unread, untold) = match machines::tell(&cluster, &seen, context).await {
+        Ok(unread) => (unread, None),
+        Err(error) => (None, Some(error)),
+    };
     let failures = context.with(uid, |known| known.failures.clone()).unwrap_or_else(|| failures_of(&cluster));
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let mut plan = plan(&Situation { cluster: &cluster, pods: &seen, settings: &settings, failures: &failures, now });
+    plan.remarks.extend(unread);
     context.autoscalers.attend(&cluster, &seen);
     plan.remarks.extend(context.autoscalers.lonely(uid).map(|message| Remark {
         is_warning: true,
@@ -217,7 +224,7 @@ async fn look(object: &DynamicObject, context: &Context) -> Result<Action, LookE
         cluster.metadata.resource_version = version.resource_version;
     }
     remark(&cluster, &plan, &refusals, context).await;
-    if let Some(error) = failed {
+    if let Some(error) = failed.or(untold) {
         return Err(error);
     }
     context.with(uid, |known| known.failures = Some(plan.failures.clone()));

@@ -49,7 +49,7 @@ fn group(number: usize) -> GroupSituation {
         priority: (number % 4) as i32,
         idle_timeout_ms: 60_000,
     };
-    GroupSituation { group, set_aside: None }
+    GroupSituation { group, set_aside: None, domains: BTreeMap::new() }
 }
 
 /// A fifth of the machines is idle, and of the others little is free.

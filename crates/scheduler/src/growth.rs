@@ -8,9 +8,12 @@
 //! - GROWTH-4: what cannot be met is named, with the reason, and left out; the rest is planned as if it had not been asked.
 //! - GROWTH-5: machines with accelerators that a demand does not ask for are the last that it is given, whatever the
 //!   family.
+//! - GROWTH-6: machines that are in different domains are no answer to who waits for one, nor are more of a group whose
+//!   machines came in several.
 //!
 //! The standing request is held against what machines have in total; what waits, against what is free.
 
+mod domains;
 mod gangs;
 mod pool;
 mod release;
@@ -20,6 +23,7 @@ use std::collections::BTreeMap;
 
 use crate::strategy::{Otherwise, Place, ResourceRequest, Selector, Strategy};
 use crate::{Bundle, Group, NodeGroup, NodeView};
+pub use domains::SeenDomains;
 use oxiray_resources::{Demand, ResourceNeed};
 use pool::{Ask, Pool};
 
@@ -45,6 +49,8 @@ pub struct GroupSituation {
     pub group: NodeGroup,
     /// Why nothing is asked of it for a while.
     pub set_aside: Option<String>,
+    /// In which domains its machines have come, by the label, while somebody waits for a domain.
+    pub domains: BTreeMap<String, SeenDomains>,
 }
 
 /// A replica of a group.

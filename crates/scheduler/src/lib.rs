@@ -31,8 +31,8 @@ pub use fleet::{Fleet, Found};
 pub use group::{BUNDLES_MAX, Bundle, Group, GroupPlacement, GroupStrategy, place_group};
 pub use group_reason::{GroupObstacle, GroupReason};
 pub use growth::{
-    GroupSituation, GrowthNeed, Launch, MachineSituation, Plan, Removal, Replica, ReplicaState, Situation, Unmet,
-    Waiting as WaitingKind, plan,
+    GroupSituation, GrowthNeed, Launch, MachineSituation, Plan, Removal, Replica, ReplicaState, SeenDomains, Situation,
+    Unmet, Waiting as WaitingKind, plan,
 };
 pub use near::{LARGE_BYTES_MIN, Near};
 pub use node_group::{IDLE_TIMEOUT_MS, NodeGroup};

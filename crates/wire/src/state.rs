@@ -25,9 +25,9 @@ pub use cluster::{
 pub use device_memory::DeviceMemory;
 pub use explanation::{Explanation, NodeVerdict};
 pub use growth::{
-    AutoscalerState, BundleRecord, FreeShare, FreeShares, GroupEntry, GroupStatus, GrowthView, IDLE_TIMEOUT_S,
-    MachineRecord, PlanRecord, ReplicaLimits, ReplicaPhase, ReplicaRecord, SelectorRecord, SingleDevices,
-    StandingRecord, WaitingRecord,
+    AutoscalerState, BundleRecord, DomainsRecord, FreeShare, FreeShares, GroupEntry, GroupStatus, GrowthView,
+    IDLE_TIMEOUT_S, MachineRecord, PlanRecord, ReplicaLimits, ReplicaPhase, ReplicaRecord, SelectorRecord,
+    SingleDevices, StandingRecord, WaitingRecord,
 };
 pub use holdings::{Holding, ObjectHolder, ObjectProcess};
 pub use rows::{

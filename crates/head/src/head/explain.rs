@@ -257,7 +257,10 @@ impl HeadCore {
                 let (strategy, count) = (group.strategy.name(), group.bundles.len());
                 let plural = if count == 1 { "" } else { "s" };
                 let why = self.members.why_not_placed(group);
-                return format!("{what} ({strategy}, {count} bundle{plural}) has waited {waited} s{others}: {why}");
+                let left = self.left_waiting_in_words(need);
+                return format!(
+                    "{what} ({strategy}, {count} bundle{plural}) has waited {waited} s{others}: {why}{left}"
+                );
             }
         };
         let demand = &resource_request.demand;
@@ -293,6 +296,14 @@ impl HeadCore {
         let holders = self.named_holders(busy.resource.source().as_str());
         let held = if holders.is_empty() { String::new() } else { format!("; held by {}", holders.join(", ")) };
         format!("{what} has waited {waited} s for {demand}{among}{others}: {busy}{held}")
+    }
+
+    /// Why the autoscaler brings nothing for it, in words to add; empty where it may, or does not say.
+    fn left_waiting_in_words(&self, need: &Need) -> String {
+        let oldest = self.pending.queue.tickets(need).into_iter().min();
+        let wanted = oldest.and_then(|ticket| self.pending.wanted.get(&ticket));
+        let why = wanted.and_then(|wanted| self.growth.why_left_waiting(&wanted.in_words()));
+        why.map(|why| format!(". The autoscaler brings no machines for it: {why}")).unwrap_or_default()
     }
 
     /// Who holds shares of a device of this machine, in words.

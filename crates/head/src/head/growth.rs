@@ -3,9 +3,11 @@
 use super::HeadCore;
 use crate::clock::{Alarm, Due};
 use crate::growth::{KINDS_MAX, machine_record, optional_demand, standing, waiting_record};
+use crate::queue::PendingKind;
+use oxiray_ids::PlacementGroupId;
 use oxiray_machine::Key;
-use oxiray_wire::message::{GrowthReport, GrowthState, Refused};
-use oxiray_wire::state::{ChronicleEntry, ChronicleEvent, GrowthView, STATE_VERSION};
+use oxiray_wire::message::{GrowthReport, GrowthState, LabelCondition, LabelOperator, Refused};
+use oxiray_wire::state::{BundleRecord, ChronicleEntry, ChronicleEvent, GrowthView, STATE_VERSION, WaitingRecord};
 
 impl HeadCore {
     /// The autoscaler says what it may bring.
@@ -61,6 +63,20 @@ impl HeadCore {
         }
     }
 
+    /// What bundles wait for whose machine died while others of their group stand: machines of the domain of these.
+    fn beside_others(&self, id: PlacementGroupId, record: WaitingRecord) -> WaitingRecord {
+        let Some(label) = record.domain.clone() else { return record };
+        let mut nodes = self.groups.known.get(id).into_iter().flat_map(|group| group.nodes.iter().flatten());
+        let value = nodes.find_map(|node| self.members.fleet.view_of(*node)?.labels.get(&label).cloned());
+        let Some(value) = value else { return record };
+        let within = LabelCondition { key: label, operator: LabelOperator::In, values: vec![value] };
+        let bundles = record.bundles.into_iter().map(|bundle| BundleRecord {
+            labels: bundle.labels.into_iter().chain([within.clone()]).collect(),
+            ..bundle
+        });
+        WaitingRecord { bundles: bundles.collect(), ..record }
+    }
+
     fn growth_view(&self) -> GrowthView {
         let own = machine_record(&self.members.own().view, true, false, 0);
         let holders = self.objects.locations.only_holders(|member| self.members.takes(*member));
@@ -70,8 +86,12 @@ impl HeadCore {
         });
         let waiting = self.pending.queue.waiting().take(KINDS_MAX).filter_map(|waiting| {
             let wanted = self.pending.wanted.get(waiting.oldest)?;
-            let who = format!("{} `{}`", wanted.want.kind(), wanted.label);
-            waiting_record(waiting.resource_request, who, u32::try_from(waiting.count).unwrap_or(u32::MAX))
+            let count = u32::try_from(waiting.count).unwrap_or(u32::MAX);
+            let record = waiting_record(waiting.resource_request, wanted.in_words(), count)?;
+            Some(match &wanted.want {
+                PendingKind::Group { id, .. } => self.beside_others(*id, record),
+                _ => record,
+            })
         });
         GrowthView {
             machines: std::iter::once(own).chain(members).collect(),

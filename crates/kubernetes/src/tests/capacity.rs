@@ -291,3 +291,14 @@ fn claims_that_cannot_be_counted_say_so() {
     let (_, told) = offered(&group, &Catalogue::default());
     assert!(told.notes[0].contains("refers to `some`, which is not there"), "{:?}", told.notes);
 }
+
+#[test]
+fn nodes_have_the_zone_and_the_domain_that_their_machines_are_chosen_by() {
+    let selector = json!({"topology.kubernetes.io/zone": "a", "nvidia.com/gpu.clique": "9f1f.3", "disk": "fast"});
+    let mut group = json!({"template": limits(json!({"nvidia.com/gpu": 4}), selector)});
+    let labels = |group: &Value| offered(group, &Catalogue::default()).1.labels;
+    let expected = json!({"topology.kubernetes.io/zone": "a", "ray.io/gpu-domain": "9f1f.3"});
+    assert_eq!(labels(&group), texts(&expected));
+    group["labels"] = json!({"ray.io/gpu-domain": "mine"});
+    assert_eq!(labels(&group)["ray.io/gpu-domain"], "mine", "what is written by hand wins");
+}

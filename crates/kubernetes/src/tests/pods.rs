@@ -1,6 +1,6 @@
 //! What is in a pod: its command, what it may see, what it puts up with, and what its scheduler reads.
 
-use crate::{FailuresByGroup, RayCluster, Settings, Situation, plan};
+use crate::{FailuresByGroup, ObservedPod, RayCluster, Settings, Situation, plan};
 use serde_json::{Value, json};
 
 fn cluster() -> Value {
@@ -58,6 +58,41 @@ fn nodes_are_started_with_what_the_capacity_says() {
     assert!(drain.starts_with("oxiray drain \"$RAY_CLOUD_INSTANCE_ID\" --deadline=50"), "{drain}");
     assert_eq!((&worker["spec"]["restartPolicy"], &head["spec"]["restartPolicy"]), (&json!("Never"), &json!("Always")));
     assert_eq!(worker["metadata"]["ownerReferences"][0]["uid"], "u1");
+}
+
+#[test]
+fn every_node_reads_what_its_machine_is_labelled_with() {
+    let (pods, _) = made(&cluster(), &Settings::default());
+    for pod in &pods {
+        let container = &pod["spec"]["containers"][0];
+        assert_eq!(variable(container, "OXIRAY_MACHINE_LABELS_FILE"), Some("/var/run/oxiray/machine/labels"));
+        let named = |list: &Value| list.as_array()?.iter().find(|one| one["name"] == "oxiray-machine").cloned();
+        let mounted = named(&container["volumeMounts"]).expect("it is mounted");
+        assert_eq!(mounted["mountPath"], "/var/run/oxiray/machine");
+        let volume = named(&pod["spec"]["volumes"]).expect("there is such a volume");
+        let item = &volume["downwardAPI"]["items"][0];
+        assert_eq!(item["fieldRef"]["fieldPath"], "metadata.annotations['oxiray.io/machine-labels']");
+        assert!(pod["metadata"]["annotations"]["oxiray.io/machine-labels"].is_null(), "it has no machine yet");
+    }
+}
+
+#[test]
+fn a_pod_is_told_of_its_machine_once_and_while_it_lives() {
+    let mut pod = json!({"metadata": {"name": "demo-gpu-0-0"}, "spec": {}, "status": {"phase": "Pending"}});
+    let waits = |pod: &Value| ObservedPod::of(pod).waits_for_labels_of().map(str::to_owned);
+    assert_eq!(waits(&pod), None, "it has no machine");
+    pod["spec"]["nodeName"] = json!("tray-7");
+    assert_eq!(waits(&pod).as_deref(), Some("tray-7"));
+    for (at, value) in [
+        ("/status/phase", json!("Failed")),
+        ("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z")),
+        ("/metadata/annotations", json!({"oxiray.io/machine-labels": "{}"})),
+    ] {
+        let mut other = pod.clone();
+        let (parent, key) = at.rsplit_once('/').expect("a path");
+        other.pointer_mut(parent).expect("there")[key] = value;
+        assert_eq!(waits(&other), None, "{at}");
+    }
 }
 
 #[test]

@@ -3,17 +3,17 @@
 use crate::arrival::{Arrival, Return, arrive};
 use crate::authority_file;
 use crate::children::storage::storage;
-use crate::config::{self, Bounds, Config, PlanError};
+use crate::config::{self, Bounds, Config};
 use crate::device_client::DeviceClient;
 use crate::entry::Entry;
 use crate::join::{self, Joined, Way};
 use crate::journal::OpenJournal;
+use crate::machine_labels;
 use crate::network::Network;
 use crate::objects::StoreClient;
 use crate::session::{self, Session};
 use crate::spill_place::SpillPlace;
 use crate::start_error::{StartError, Step as _};
-use oxiray_accelerators::Host;
 use oxiray_families::{XIDS_FATAL_VARIABLE, XIDS_IGNORE_VARIABLE, XidRules};
 use oxiray_ids::NodeId;
 use oxiray_journal::Store;
@@ -55,7 +55,8 @@ pub(super) fn prepare(
     (stop, companions): (&OwnedFd, Companions),
 ) -> Result<Prepared, StartError> {
     session::sweep(home);
-    let host = Host::from_environment().map_err(PlanError::from)?;
+    // Before the head knows of the node: it may take a while.
+    let (host, machine_labels) = machine_labels::look(stop)?;
     let node = NodeId::generate();
     let (joined, arrived) = enter(config, home, session, node, back)?;
     let mut config = config.clone();
@@ -65,6 +66,7 @@ pub(super) fn prepare(
     let config = &config;
     let (mut plan, bounds) = config::plan(config, &host)?;
     plan.rename(node);
+    machine_labels.complete(&mut plan);
     if private {
         plan.rules.node = Duration::ZERO;
     }

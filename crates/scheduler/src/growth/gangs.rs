@@ -2,9 +2,10 @@
 
 use std::cmp::Reverse;
 
+use super::domains::within;
 use super::pool::{Ask, Before};
 use super::{GrowthNeed, Planning, Unmet, Waiting, described, weight};
-use crate::{Group, GroupStrategy};
+use crate::{Bundle, Group, GroupStrategy};
 
 impl Planning<'_> {
     pub(super) fn serve_gangs(&mut self) {
@@ -26,12 +27,31 @@ impl Planning<'_> {
     }
 
     fn serve_gang(&mut self, group: &Group, who: &str) -> bool {
-        let mut bundles: Vec<_> = group.bundles.iter().collect();
+        let mut bundles: Vec<&Bundle> = group.bundles.iter().collect();
         bundles.sort_by_key(|bundle| Reverse(weight(&bundle.demand, bundle.selector.0.len())));
+        let (Some(label), Some(largest)) = (&group.domain, bundles.first()) else {
+            return self.serve_bundles(&bundles, group.strategy, None, who);
+        };
+        let largest = self.free.ask(&largest.demand, &[]);
+        let domains = self.free.domains(label, &largest);
+        domains.iter().any(|value| self.serve_bundles(&bundles, group.strategy, Some((label, value)), who))
+    }
+
+    /// Wherever there is room, or within a domain: a label and its value.
+    fn serve_bundles(
+        &mut self,
+        bundles: &[&Bundle],
+        strategy: GroupStrategy,
+        domain: Option<(&str, &str)>,
+        who: &str,
+    ) -> bool {
         let free = &mut self.free;
-        let asks = bundles.into_iter().map(|bundle| free.ask(&bundle.demand, std::slice::from_ref(&bundle.selector)));
+        let asks = bundles.iter().map(|bundle| match domain {
+            None => free.ask(&bundle.demand, std::slice::from_ref(&bundle.selector)),
+            Some((label, value)) => free.ask(&bundle.demand, &[within(&bundle.selector, label, value)]),
+        });
         let asks: Vec<Ask> = asks.collect();
-        match group.strategy {
+        match strategy {
             GroupStrategy::StrictPack => self.gang_together(&asks, who),
             GroupStrategy::Pack => self.gang_together(&asks, who) || self.gang_anywhere(&asks, who, false),
             GroupStrategy::StrictSpread => self.gang_anywhere(&asks, who, true),
@@ -119,10 +139,13 @@ impl Planning<'_> {
             let why = self.why_never(&bundle.demand, std::slice::from_ref(&bundle.selector))?;
             Some(format!("for the bundle {}, {why}", bundle.demand))
         });
-        let alone = alone.or_else(|| self.why_not_together(group));
+        let alone = alone.or_else(|| self.why_not_together(group)).or_else(|| self.why_no_domain(group));
         let is_hopeless = alone.is_some();
-        let why = alone.unwrap_or_else(|| {
-            format!("all of its bundles go at once, and the groups cannot bring so much: {}", self.what_is_left())
+        let why = alone.unwrap_or_else(|| match &group.domain {
+            Some(label) => self.what_is_left_of(label),
+            None => {
+                format!("all of its bundles go at once, and the groups cannot bring so much: {}", self.what_is_left())
+            }
         });
         self.unmet.push(Unmet { who: who.to_owned(), count, why, is_hopeless });
     }

@@ -1,8 +1,11 @@
 //! Machines as a plan fills them.
 
+use std::collections::BTreeMap;
+
 use oxiray_ids::NodeId;
 use oxiray_resources::{Demand, Inventory, Ledger, ResourceName};
 
+use super::domains::domain_key;
 use super::{ReplicaState, Situation};
 use crate::NodeView;
 use crate::machine::{Machine, Names, ResourceAmount};
@@ -53,8 +56,10 @@ impl Pool {
             .iter()
             .map(|of| {
                 let group = &of.group;
-                let first = host(&group.resources, Some(&group.first_host), &group.labels, &mut names);
-                let other = host(&group.resources, None, &group.labels, &mut names);
+                let mut labels = situation.domains_to_come(of);
+                labels.extend(group.labels.clone());
+                let first = host(&group.resources, Some(&group.first_host), &labels, &mut names);
+                let other = host(&group.resources, None, &labels, &mut names);
                 std::iter::once(first).chain((1..group.hosts).map(|_| other.clone())).collect()
             })
             .collect();
@@ -64,7 +69,11 @@ impl Pool {
             if matches!(state, Some(ReplicaState::Leaving | ReplicaState::Coming)) {
                 continue;
             }
-            let seen = if is_total { machine.view.emptied() } else { machine.view.clone() };
+            let mut seen = if is_total { machine.view.emptied() } else { machine.view.clone() };
+            for label in situation.domain_labels() {
+                let value = seen.labels.get(label).cloned();
+                seen.labels.extend(value.map(|value| (domain_key(label), value)));
+            }
             let devices = devices_of(&seen.inventory, &mut names);
             let bin = Bin { machine: Machine::new(&seen, &mut names), devices, replica: machine.replica };
             bins.push((order(state), bin));
@@ -101,6 +110,25 @@ impl Pool {
     pub(super) fn ask(&mut self, demand: &Demand, selectors: &[Selector]) -> Ask {
         let devices = demand.devices().map(|(name, _)| self.names.number(name)).collect();
         Ask { needs: self.names.needs(demand), devices, selectors: selectors.to_vec() }
+    }
+
+    /// The domains of a label, those first in which the most machines have room for what is asked for.
+    pub(super) fn domains(&self, label: &str, ask: &Ask) -> Vec<String> {
+        let key = domain_key(label);
+        let mut rooms: BTreeMap<&str, usize> = BTreeMap::new();
+        for machine in self.fresh.iter().flatten().map(|(machine, _)| machine) {
+            if let Some(value) = machine.labels.get(&key) {
+                rooms.entry(value).or_default();
+            }
+        }
+        for bin in &self.bins {
+            if let Some(value) = bin.machine.labels.get(&key) {
+                *rooms.entry(value).or_default() += usize::from(bin.machine.fits(&ask.needs));
+            }
+        }
+        let mut domains: Vec<(&str, usize)> = rooms.into_iter().collect();
+        domains.sort_by_key(|(_, rooms)| std::cmp::Reverse(*rooms));
+        domains.into_iter().map(|(value, _)| value.to_owned()).collect()
     }
 
     /// Whether something was put on a replica.
@@ -250,12 +278,7 @@ fn devices_of(inventory: &Inventory, names: &mut Names) -> Vec<u32> {
 }
 
 /// A host with nothing on it.
-fn host(
-    resources: &Inventory,
-    more: Option<&Inventory>,
-    labels: &std::collections::BTreeMap<String, String>,
-    names: &mut Names,
-) -> Host {
+fn host(resources: &Inventory, more: Option<&Inventory>, labels: &BTreeMap<String, String>, names: &mut Names) -> Host {
     let both = more.map_or_else(|| resources.clone(), |more| sum(resources, more));
     let view = NodeView::new(NodeId::NIL, &Ledger::new(both), labels.clone());
     (Machine::new(&view, names), devices_of(&view.inventory, names))

@@ -3,7 +3,7 @@
 use oxiray_resources::{Demand, Inventory, amount_in_words};
 
 use super::pool::sum;
-use super::{Planning, Unmet};
+use super::{GroupSituation, Planning, Unmet};
 use crate::{NodeGroup, Selector};
 
 impl Planning<'_> {
@@ -37,12 +37,20 @@ impl Planning<'_> {
     /// What keeps the groups from bringing more.
     pub(super) fn what_is_left(&self) -> String {
         let groups = self.situation.groups.iter().zip(&self.room);
-        let reasons = groups.map(|(of, room)| match &of.set_aside {
-            Some(why) => format!("`{}` is set aside: {why}", of.group.name),
-            None if *room == 0 => format!("`{}` is at its maximum of {}", of.group.name, of.group.max),
-            None => format!("`{}` may have {room} more", of.group.name),
-        });
+        let reasons = groups.map(|(of, room)| of.what_is_left(*room));
         reasons.collect::<Vec<_>>().join("; ")
+    }
+}
+
+impl GroupSituation {
+    /// What keeps the group from bringing more than so many.
+    pub(super) fn what_is_left(&self, room: u32) -> String {
+        let name = &self.group.name;
+        match &self.set_aside {
+            Some(why) => format!("`{name}` is set aside: {why}"),
+            None if room == 0 => format!("`{name}` is at its maximum of {}", self.group.max),
+            None => format!("`{name}` may have {room} more"),
+        }
     }
 }
 

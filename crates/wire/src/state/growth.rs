@@ -50,6 +50,30 @@ pub struct PlanRecord {
     /// The standing request.
     #[field(6)]
     pub standing: Vec<StandingRecord>,
+    /// In which domains machines of a group have come, while a placement group waits for one domain.
+    #[field(7)]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub domains: Vec<DomainsRecord>,
+}
+
+/// In which domains the machines of a group have come.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Fields, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DomainsRecord {
+    /// The group.
+    #[field(1)]
+    pub group: String,
+    /// The label whose values are the domains.
+    #[field(2)]
+    pub label: String,
+    /// The values that were seen.
+    #[field(3)]
+    #[serde(default)]
+    pub values: Vec<String>,
+    /// Whether machines without that label have come.
+    #[field(4)]
+    #[serde(default)]
+    pub is_unlabelled: bool,
 }
 
 /// A group of machines of one kind. Everything but the name, `max` and `resources` may be left out.
@@ -219,6 +243,10 @@ pub struct WaitingRecord {
     #[field(7)]
     #[serde(default)]
     pub bundles: Vec<BundleRecord>,
+    /// Of a placement group: the label of which all its machines are to have one value.
+    #[field(8)]
+    #[serde(default)]
+    pub domain: Option<String>,
 }
 
 /// What is to fit on one machine.

@@ -61,4 +61,8 @@
 - apiGroups: [resource.k8s.io]
   resources: [deviceclasses]
   verbs: [list]
+# The zone, the region and the domain of GPUs of pods' machines.
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [get]
 {{- end }}

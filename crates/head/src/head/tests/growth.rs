@@ -1,15 +1,19 @@
 //! What the head tells an autoscaler, and who waits for it.
 
-use super::groups::group as bundles;
+use super::groups::{group as bundles, group_id};
 use super::members::Pair;
 use super::world::amount;
 use super::{CPU, World, request};
 use crate::demands::Need;
+use oxiray_ids::NodeId;
 use oxiray_machine::Key;
 use oxiray_resources::{Demand, Quantity, ResourceName};
 use oxiray_scheduler::{Bundle, Group, GroupStrategy, Selector};
 use oxiray_wire::Message;
-use oxiray_wire::message::{DrainAsked, GrowthGroup, GrowthState, KeyValueAction, KeyValueRequest, LeaseReturn};
+use oxiray_wire::message::{
+    DrainAsked, GroupCreate, GrowthGroup, GrowthState, KeyValueAction, KeyValueRequest, LabelCondition, LabelOperator,
+    LeaseReturn, PlacementStrategy, StateFilter, StateQuery,
+};
 use oxiray_wire::state::{AutoscalerState, GroupStatus, GrowthView, StandingRecord, WaitingRecord};
 use prost::Message as _;
 use std::collections::BTreeMap;
@@ -258,4 +262,48 @@ fn a_worker_that_waits_for_the_next_task_keeps_no_machine() {
     pair.exchange();
     pair.head.pass(Duration::from_secs(1));
     assert!(pair.head.core.is_dismissed(pair.stream), "nothing is left there");
+}
+
+#[test]
+fn a_group_within_one_domain_is_told_of_with_it_and_why_nothing_is_brought_is_explained() {
+    let mut world = head(1);
+    attach(&mut world, &GrowthState { groups: vec![group(4)], ..GrowthState::default() });
+    let driver = world.driver();
+    world.say(driver, GroupCreate { domain: "rack".into(), ..bundles(1, &[&[("CPU", 40_000)], &[("CPU", 40_000)]]) });
+    world.pass(Duration::from_millis(30));
+    let waiting = told(&world).pop().expect("it is told").waiting;
+    assert_eq!(waiting[0].domain.as_deref(), Some("rack"));
+    let why = "`g` has brought machines without the label `rack`";
+    let unmet = vec![format!("1 x {} PACK of 2 bundles: {why}", waiting[0].who)];
+    let asked = StateQuery {
+        filters: vec![StateFilter { value: group_id(1).hex(), ..StateFilter::default() }],
+        ..StateQuery::default()
+    };
+    let reason = |world: &World| world.core.as_head().explanation(&asked, &[]).expect("it is known").reason;
+    assert!(!reason(&world).contains("autoscaler"), "{}", reason(&world));
+    let state = AutoscalerState { unmet, ..AutoscalerState::default() };
+    attach(&mut world, &GrowthState { groups: vec![group(4)], state: Some(state), ..GrowthState::default() });
+    let said = format!(". The autoscaler brings no machines for it: {why}");
+    assert!(reason(&world).ends_with(&said), "{}", reason(&world));
+}
+
+#[test]
+fn bundles_whose_machine_died_wait_for_the_domain_of_the_others() {
+    let mut head = World::labelled(1, ("rack", "a"));
+    let mut member = World::member(1, NodeId::new([7; 28]));
+    member.core.node_mut().plan_mut().labels.insert("rack".into(), "a".into());
+    let stream = head.core.new_key();
+    let mut pair = Pair { head, member, stream };
+    pair.join();
+    attach(&mut pair.head, &GrowthState { groups: vec![group(4)], ..GrowthState::default() });
+    let driver = pair.head.driver();
+    let (strategy, domain) = (PlacementStrategy::StrictSpread, "rack".to_owned());
+    pair.head.say(driver, GroupCreate { strategy, domain, ..bundles(1, &[&[CPU], &[CPU]]) });
+    pair.exchange();
+    pair.head.core.member_gone(stream);
+    pair.head.settle();
+    pair.head.pass(Duration::from_millis(30));
+    let waiting = told(&pair.head).pop().expect("it is told").waiting;
+    let within = LabelCondition { key: "rack".into(), operator: LabelOperator::In, values: vec!["a".into()] };
+    assert_eq!(waiting[0].bundles.iter().map(|bundle| &bundle.labels[..]).collect::<Vec<_>>(), [[within]]);
 }

@@ -89,6 +89,13 @@ impl World {
         Self::of(plan(cpus, gpus), Core::new)
     }
 
+    /// The head of a cluster whose machine has this label.
+    pub(super) fn labelled(cpus: u32, (key, value): (&str, &str)) -> Self {
+        let mut plan = plan(cpus, 0);
+        plan.labels.insert(key.to_owned(), value.to_owned());
+        Self::of(plan, Core::new)
+    }
+
     /// The head of a cluster whose machine has `/dev/nvidia0` for its first GPU, and so on.
     pub(super) fn with_own_nodes(cpus: u32, gpus: u32) -> Self {
         let mut plan = plan(cpus, gpus);
