@@ -21,7 +21,7 @@ _BYTES = "OXIRAY_GPU_MEMORY"
 #: What keeps the worker to that.
 _TIER = "OXIRAY_GPU_MEMORY_TIER"
 #: The tiers under which a framework is refused memory that the GPU has.
-_REFUSING = ("framework", "interposer", "mps")
+_REFUSING = ("framework", "interposer", "mps", "dmem", "mig")
 #: The share of the GPU's memory that its framework may take.
 _FRACTION = "OXIRAY_GPU_MEMORY_FRACTION"
 #: What PyTorch reads when it starts: the name of 2.9 and later first.

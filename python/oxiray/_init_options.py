@@ -145,7 +145,7 @@ DOCUMENTATION = """Connects to a cluster, or starts a private one on this machin
     gpu_memory: int, float, str or None. How much memory each GPU of a new cluster has, in bytes or as "80GiB", for requests
         with gpu_memory=; by default what is found. An option of Oxiray's own.
     gpu_memory_enforcement: str or None. What keeps processes of a new cluster to the memory of a GPU that they asked for: a list of
-        "mps", "interposer", "framework", "watched" and "none", tried in that order, each also as "require:mps"; by default
+        "mig", "dmem", "mps", "interposer", "framework", "watched" and "none", tried in that order, each also as "require:mps"; by default
         OXIRAY_GPU_MEMORY_ENFORCEMENT, else all that work there. An option of Oxiray's own.
     gpu_memory_library: str, path or None. The library of "interposer"; by default OXIRAY_GPU_MEMORY_LIBRARY, else none. An option
         of Oxiray's own.

@@ -135,12 +135,12 @@ SETTINGS: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "OXIRAY_GPU_MEMORY_TIER",
-            "set for work with `gpu_memory=`: the strongest of what keeps it to that (mps, interposer, framework, watched or none)",
+            "set for work with `gpu_memory=`: the strongest of what keeps it to that (mig, dmem, mps, interposer, framework, watched or none)",
             "not set for other work",
         ),
         Variable(
             "OXIRAY_GPU_MEMORY_ENFORCEMENT",
-            "what keeps work to its `gpu_memory=`, in order: a list of mps, interposer, framework, watched and none, or `require:mps`",
+            "what keeps work to its `gpu_memory=`, in order: a list of mig, dmem, mps, interposer, framework, watched and none, or `require:mps`",
             "all that work",
         ),
         Variable(

@@ -318,6 +318,8 @@ def test_clients_of_an_mps_server_are_told_their_limit(
     [
         ({"gpu_memory_enforcement": "require:mps"}, "require:mps: it does not work here: CUDA_MPS_PIPE_DIRECTORY is not set"),
         ({"gpu_memory_enforcement": "require:watched"}, "require:watched: it does not work here"),
+        ({"gpu_memory_enforcement": "require:mig"}, "require:mig: it does not work here: no GPU that is offered here is an instance"),
+        ({"gpu_memory_enforcement": "require:dmem"}, "require:dmem: it does not work here: only drivers of AMD's and Intel's GPUs"),
         ({"gpu_memory_enforcement": "framework,magic"}, "`magic` is nothing that keeps memory of GPUs"),
         ({"gpu_memory_library": "/no/such/library.so"}, "gpu-memory-library=/no/such/library.so .* there is no such file"),
     ],

@@ -87,6 +87,20 @@ def test_instances_of_one_size_may_be_gpus(machine) -> None:
     assert ray.get(shown.options(gpu_memory="30GiB").remote(), timeout=30)[0] not in (None, one)
 
 
+@ray.remote(num_cpus=0)
+def kept() -> tuple[int, str | None]:
+    """How much memory of its device a process has, and what keeps it to that."""
+    (device,) = ray.get_runtime_context().get_devices()
+    return device["memory_bytes"], device["memory_tier"]
+
+
+def test_who_has_all_memory_of_an_instance_is_kept_to_it_by_the_instance(machine) -> None:
+    machine("nvidia-h100-mig", "single", gpu_memory_enforcement="require:mig,framework")
+    size, _ = ray.get(kept.options(num_gpus=1).remote(), timeout=30)
+    assert ray.get(kept.options(gpu_memory=size).remote(), timeout=30) == (size, "mig")
+    assert ray.get(kept.options(gpu_memory=size // 2).remote(), timeout=30)[1] == "framework", "half of one is no instance"
+
+
 def test_a_bundle_may_hold_several(machine) -> None:
     machine("nvidia-a100-mig")
     group = ray.util.placement_group([{"mig-1g.5gb": 2, "CPU": 1}])

@@ -137,7 +137,8 @@ pub(crate) struct DeviceOptions {
     /// gpu_memory= need GPUs of a known size.
     #[arg(long, value_name = "BYTES", value_parser = oxiray_resources::size_from_text)]
     pub(crate) gpu_memory: Option<u64>,
-    /// What keeps processes to memory of GPUs that they asked for, in the order in which it is tried: a list of `mps` (the MPS
+    /// What keeps processes to memory of GPUs that they asked for, in the order in which it is tried: a list of `mig` (an
+    /// instance of a partitioned GPU that is granted whole), `dmem` (the kernel, for AMD's and Intel's GPUs), `mps` (the MPS
     /// server whose control daemon runs), `interposer` (the library of --gpu-memory-library), `framework` (allocators of
     /// frameworks), `watched` (a process that uses more is ended) and `none`. With `require:NAME` the node does not start where
     /// that one does not work. All that work where it is left out.

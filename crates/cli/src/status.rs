@@ -166,6 +166,8 @@ fn kept(memory: &DeviceMemory) -> String {
         MemoryTier::None => "kept by nothing".to_owned(),
         MemoryTier::Interposer => format!("kept by a library{watched}"),
         MemoryTier::Mps => format!("kept by MPS{watched}"),
+        MemoryTier::Dmem => "kept by the kernel (dmem)".to_owned(),
+        MemoryTier::Mig => "kept by its MIG instance".to_owned(),
         tier @ (MemoryTier::Framework | MemoryTier::Watched) => format!("{tier}{watched}"),
     }
 }

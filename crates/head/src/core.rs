@@ -264,6 +264,11 @@ impl Core {
         self.at_node(|node| node.exceeded_memory(worker, found));
     }
 
+    /// The kernel does not keep a worker to its memory of a device.
+    pub fn device_memory_unlimited(&mut self, worker: Key, why: &str) {
+        self.at_node(|node| node.device_memory_unlimited(worker, why));
+    }
+
     /// A worker's fence could not be made.
     pub fn fence_failed(&mut self, worker: Key, why: &str) {
         self.at_node(|node| node.fence_failed(worker, why));

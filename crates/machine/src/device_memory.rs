@@ -52,7 +52,7 @@ pub(crate) fn memory_variables(
     let kept_to = match tier {
         MemoryTier::Mps => Some((MPS_VARIABLE, format!("0={whole_mebibytes}M"))),
         MemoryTier::Interposer => Some((INTERPOSER_VARIABLE, format!("{whole_mebibytes}m"))),
-        MemoryTier::None | MemoryTier::Watched | MemoryTier::Framework => None,
+        MemoryTier::None | MemoryTier::Watched | MemoryTier::Framework | MemoryTier::Dmem | MemoryTier::Mig => None,
     };
     let own = [(BYTES_VARIABLE, bytes.to_string()), (TIER_VARIABLE, tier.name().to_owned())];
     let told = if tells_frameworks { framework_variables(bytes, size_bytes, is_set) } else { Vec::new() };

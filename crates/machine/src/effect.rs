@@ -4,6 +4,7 @@ use crate::confinement::Confinement;
 use crate::device_checks::{DeviceQuestion, DeviceSlot};
 use crate::device_health::HealthRecord;
 use crate::isolation::DeviceFence;
+use crate::memory_tiers::DeviceMemoryLimit;
 use crate::names::{Key, TemplateKey};
 use crate::origin::Origin;
 use oxiray_ids::{NodeId, ObjectId};
@@ -81,6 +82,8 @@ pub enum Effect {
     },
     /// How much memory a worker may take for itself.
     Confine(Confinement),
+    /// A worker is to have so much memory of a device from now on, by the kernel.
+    LimitDeviceMemory(DeviceMemoryLimit),
     /// Which devices a worker is refused; where that cannot be, the core is told ([`crate::NodeCore::fence_failed`]).
     Fence(DeviceFence),
     /// What is to become of a submitted job.
@@ -172,6 +175,7 @@ impl Effect {
             | Self::Kill { .. }
             | Self::KillMember { .. }
             | Self::Confine(_)
+            | Self::LimitDeviceMemory(_)
             | Self::Fence(_)
             | Self::Submission(_) => false,
         }

@@ -36,7 +36,7 @@ pub use effect::{Effect, SubmissionOrder, Whereabouts};
 pub use encoding::{amounts, demand};
 pub use isolation::{DeviceFence, IsolationPlan};
 pub use memory::Measured;
-pub use memory_tiers::{AskedTier, MemoryPlan};
+pub use memory_tiers::{AskedTier, DeviceMemoryLimit, MemoryPlan};
 pub use names::{BundleKey, GroupMembership, Key, Monitored, Numbers, TemplateKey};
 pub use node::NodeCore;
 pub use node::ending::{DYING_LIMIT, LEAVING_LIMIT, VERDICT_LIMIT, does_not_die};

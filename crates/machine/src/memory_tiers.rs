@@ -1,8 +1,12 @@
 //! What keeps processes to the memory of a device that they asked for. No I/O.
 //!
 //! - TIERS-1: what is told to be in force is in force: a tier that was not asked for, or that does not work here, is not named.
+//! - TIERS-2: a worker that the kernel is to keep to its memory is told nothing before the kernel was told; where that fails, it
+//!   is ended, and the tier is named no more.
 
+use crate::names::Key;
 use oxiray_wire::state::MemoryTier;
+use std::collections::BTreeMap;
 
 /// What keeps processes of a node to the memory of a device that they asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,12 +15,26 @@ pub struct MemoryPlan {
     pub tiers: Vec<MemoryTier>,
     /// The library that is loaded before CUDA's, for the tier of that kind.
     pub library: String,
+    /// What the kernel calls the memory of each device, by the device's place on the PCI bus, for the tier of that kind.
+    pub regions: BTreeMap<String, String>,
 }
 
 impl Default for MemoryPlan {
     fn default() -> Self {
-        Self { tiers: vec![MemoryTier::Framework, MemoryTier::Watched], library: String::new() }
+        let tiers = vec![MemoryTier::Framework, MemoryTier::Watched];
+        Self { tiers, library: String::new(), regions: BTreeMap::new() }
     }
+}
+
+/// The kernel is to keep a worker to so much of a device's memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceMemoryLimit {
+    /// The worker.
+    pub worker: Key,
+    /// What the kernel calls that memory.
+    pub region: String,
+    /// How much of it.
+    pub bytes: u64,
 }
 
 /// A tier that was asked for.
@@ -46,17 +64,17 @@ impl MemoryPlan {
         self.tiers.contains(&tier)
     }
 
-    /// The first of the tiers that holds against more than frameworks, where there is one.
-    fn hard(&self) -> Option<MemoryTier> {
-        self.tiers.iter().copied().find(|tier| *tier > MemoryTier::Framework)
+    /// The strongest that is in force for a process, of those that hold for it: of those against more than frameworks, the one
+    /// that was named first.
+    pub(crate) fn in_force(&self, holds: impl Fn(MemoryTier) -> bool) -> MemoryTier {
+        let hard = self.tiers.iter().copied().find(|tier| *tier > MemoryTier::Framework && holds(*tier));
+        let soft = [MemoryTier::Framework, MemoryTier::Watched].into_iter();
+        hard.or_else(|| soft.into_iter().find(|tier| self.has(*tier) && holds(*tier))).unwrap_or(MemoryTier::None)
     }
 
-    /// The strongest that is in force for a process; `is_python` says whether frameworks hear of it there, `is_watched` whether
-    /// it is seen how much it has.
-    pub(crate) fn in_force(&self, is_python: bool, is_watched: bool) -> MemoryTier {
-        let soft = [(MemoryTier::Framework, is_python), (MemoryTier::Watched, is_watched)];
-        let soft = soft.into_iter().find(|(tier, is_so)| *is_so && self.has(*tier)).map(|(tier, _)| tier);
-        self.hard().or(soft).unwrap_or(MemoryTier::None)
+    /// TIERS-2: a tier does not work any more.
+    pub(crate) fn breaks(&mut self, tier: MemoryTier) {
+        self.tiers.retain(|one| *one != tier);
     }
 
     /// What `LD_PRELOAD` is to say where it says this already.
@@ -69,10 +87,10 @@ impl MemoryPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use MemoryTier::{Framework, Interposer, Mps, None, Watched};
+    use MemoryTier::{Dmem, Framework, Interposer, Mig, Mps, None, Watched};
 
     fn plan(tiers: &[MemoryTier]) -> MemoryPlan {
-        MemoryPlan { tiers: tiers.to_vec(), library: "/lib/limit.so".to_owned() }
+        MemoryPlan { tiers: tiers.to_vec(), library: "/lib/limit.so".to_owned(), regions: BTreeMap::new() }
     }
 
     #[test]
@@ -88,16 +106,20 @@ mod tests {
 
     #[test]
     fn the_strongest_that_holds_for_the_process_is_named_and_none_that_does_not() {
-        assert_eq!(
-            plan(&[Watched, Framework, Interposer, Mps]).in_force(true, true),
-            Interposer,
-            "the first of its kind"
-        );
-        assert_eq!(plan(&[Framework, Watched]).in_force(true, true), Framework);
-        assert_eq!(plan(&[Framework, Watched]).in_force(false, true), Watched, "TIERS-1");
-        assert_eq!(plan(&[Framework, Watched]).in_force(false, false), None, "TIERS-1");
-        assert_eq!(plan(&[Watched]).in_force(true, false), None);
-        assert_eq!(plan(&[None]).in_force(true, true), None);
+        let all = |_| true;
+        let but = |without: &'static [MemoryTier]| move |tier| !without.contains(&tier);
+        assert_eq!(plan(&[Watched, Framework, Interposer, Mps]).in_force(all), Interposer, "the first of its kind");
+        assert_eq!(plan(&[Framework, Watched]).in_force(all), Framework);
+        assert_eq!(plan(&[Framework, Watched]).in_force(but(&[Framework])), Watched, "TIERS-1");
+        assert_eq!(plan(&[Framework, Watched]).in_force(but(&[Framework, Watched])), None, "TIERS-1");
+        assert_eq!(plan(&[Watched]).in_force(but(&[Watched])), None);
+        assert_eq!(plan(&[None]).in_force(all), None);
+        let mut kernels = plan(&[Mig, Dmem, Framework]);
+        assert_eq!(kernels.in_force(all), Mig);
+        assert_eq!(kernels.in_force(but(&[Mig])), Dmem, "a device that is no part of another");
+        assert_eq!(kernels.in_force(but(&[Mig, Dmem])), Framework, "and whose memory the kernel does not know");
+        kernels.breaks(Dmem);
+        assert_eq!(kernels.in_force(but(&[Mig])), Framework, "TIERS-2");
     }
 
     #[test]

@@ -463,6 +463,7 @@ pub fn plan(config: &Config, host: &Host) -> Result<(Plan, Bounds), PlanError> {
         config.machine.gpu_memory_enforcement.clone().or_else(|| host.variable(ENFORCEMENT_VARIABLE)),
         config.machine.gpu_memory_library.clone().or_else(|| host.variable(LIBRARY_VARIABLE)),
         (host, &offer),
+        limits.as_ref(),
     )?;
     let warnings = detection.warnings.iter().chain(&offer.warnings).cloned().chain(unused).collect();
     let bounds = Bounds {

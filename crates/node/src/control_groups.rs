@@ -16,21 +16,23 @@
 //! - GROUPS-4: a group serves a next worker only when it is empty and holds no memory to speak of.
 //! - GROUPS-5: a daemon's group is locked as long as it lives. One that is not and whose daemon is dead is removed by the
 //!   next daemon beside it, which ends whoever is still in it, whatever became of its session.
+//! - GROUPS-6: a worker that is to be kept to memory of a device is in its group, and is told nothing where the kernel was not
+//!   told of the limit; no limit of a device's memory outlives the worker.
 
 mod cell;
 #[cfg(test)]
 mod tests;
 
 use crate::limits::{Limits, Version, read};
-use cell::Cell;
+use cell::{Cell, Places};
 pub(crate) use cell::{Killed, end_all};
 use oxiray_fence::{end_processes_in, processes_in};
-use oxiray_machine::Key;
+use oxiray_machine::{DeviceMemoryLimit, Key};
 use oxiray_processes::descendants_of;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, inotify, open};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Write as _};
 use std::mem::MaybeUninit;
@@ -48,6 +50,8 @@ const MEMORY_VARIABLE: &str = "OXIRAY_MEMORY_LIMITS";
 const LEAF: &str = "oxiray.leaf";
 /// How the groups of daemons are called.
 const PREFIX: &str = "oxiray-";
+/// The controller that keeps processes to memory of devices, of version 2 only.
+const DEVICE_MEMORY: &str = "dmem";
 /// The file of a session that names its groups.
 const NAMES: &str = "control_groups";
 /// Empty groups that are kept for the next workers.
@@ -62,6 +66,8 @@ pub(crate) struct Options {
     pub(crate) memory: bool,
     /// How many processes and threads each may have; 0 for as many as there may be.
     pub(crate) processes: u64,
+    /// Whether memory of devices is limited.
+    pub(crate) device_memory: bool,
 }
 
 impl Options {
@@ -76,7 +82,7 @@ impl Options {
                 given.unwrap_or_default()
             )
         });
-        (Self { memory, processes: processes.unwrap_or(PROCESSES_MAX) }, wrong)
+        (Self { memory, processes: processes.unwrap_or(PROCESSES_MAX), device_memory: false }, wrong)
     }
 
     /// How many processes each worker may have where so many may be in all: others are left half of them.
@@ -100,12 +106,16 @@ pub(crate) struct ControlGroups {
     memory: Result<Place, String>,
     /// Where processes are limited, or why they are not.
     processes: Result<Place, String>,
+    /// Where the memory of devices is limited, or why it is not.
+    device_memory: Result<Place, String>,
     /// How many each worker may have.
     processes_max: u64,
     of: BTreeMap<Key, Cell>,
     free: Vec<Cell>,
     /// Groups of dead workers in which something still is.
     lingering: Vec<(Key, Cell)>,
+    /// Workers that are to be told nothing (GROUPS-6).
+    failed: BTreeSet<Key>,
     /// Tells of groups that met a limit of processes.
     events: Option<OwnedFd>,
     last_number: u64,
@@ -118,19 +128,24 @@ impl ControlGroups {
     /// variables.
     pub(crate) fn begin(
         limits: Option<&Limits>,
-        variables: &BTreeMap<String, String>,
+        (variables, limits_device_memory): (&BTreeMap<String, String>, bool),
         session: &Path,
     ) -> (Self, Vec<String>) {
-        let (options, wrong) = Options::of(variables);
+        let (mut options, wrong) = Options::of(variables);
+        options.device_memory = limits_device_memory;
         let groups = Self::make(limits, options, session);
         let [memory, processes] = groups.described();
         let found = [format!("memory= of workers: {memory}"), format!("processes of workers: {processes}")];
-        (groups, wrong.into_iter().chain(found).collect())
+        let of_devices = limits_device_memory.then(|| match &groups.device_memory {
+            Ok(place) => format!("memory of devices: kept by the kernel, {}", place.directory.display()),
+            Err(why) => format!("memory of devices: not kept by the kernel: {why}"),
+        });
+        (groups, wrong.into_iter().chain(found).chain(of_devices).collect())
     }
 
     /// Finds out whether groups can be made, by making them.
     fn make(limits: Option<&Limits>, options: Options, session: &Path) -> Self {
-        let name = format!("{PREFIX}{}-{:08x}", std::process::id(), u32::from_ne_bytes(oxiray_ids::random()));
+        let name = new_name();
         let place = |controller: &str| -> Result<Place, String> {
             let limits = limits.ok_or("the kernel does not tell what this process is bounded by")?;
             if !limits.are_real() {
@@ -145,18 +160,28 @@ impl ControlGroups {
             0 => Err(format!("{PROCESSES_VARIABLE} is 0")),
             _ => place("pids"),
         };
+        let device_memory = if options.device_memory {
+            place(DEVICE_MEMORY)
+        } else {
+            Err("no worker is to be kept to some by the kernel".to_owned())
+        };
         let processes_max = options.processes_within(limits.and_then(Limits::pids).map(|bound| bound.limit));
-        let places = [&memory, &processes].into_iter().flatten().map(|place: &Place| place.directory.as_path());
-        let locks = places.clone().filter_map(locked).collect();
-        places.filter_map(Path::parent).for_each(sweep);
+        let places = [&memory, &processes, &device_memory].into_iter().flatten();
+        let places: BTreeSet<&Path> = places.map(|place: &Place| place.directory.as_path()).collect();
+        let locks = places.iter().filter_map(|place| locked(place)).collect();
+        for above in places.into_iter().filter_map(Path::parent) {
+            sweep(above);
+        }
         let events = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC).ok();
         let groups = Self {
             memory,
             processes,
+            device_memory,
             processes_max,
             of: BTreeMap::new(),
             free: Vec::new(),
             lingering: Vec::new(),
+            failed: BTreeSet::new(),
             events,
             last_number: 0,
             _locks: locks,
@@ -177,10 +202,14 @@ impl ControlGroups {
         drop(written);
     }
 
+    fn all(&self) -> [&Result<Place, String>; 3] {
+        [&self.memory, &self.processes, &self.device_memory]
+    }
+
     /// The directories of this daemon.
     fn places(&self) -> Vec<PathBuf> {
-        let mut places: Vec<PathBuf> =
-            [&self.memory, &self.processes].into_iter().flatten().map(|place| place.directory.clone()).collect();
+        let mut places: Vec<PathBuf> = self.all().into_iter().flatten().map(|place| place.directory.clone()).collect();
+        places.sort();
         places.dedup();
         places
     }
@@ -205,15 +234,16 @@ impl ControlGroups {
 
     /// A group for a worker that is about to be forked: the files by which it enters. Nothing where none can be made.
     pub(crate) fn take(&mut self, worker: Key) -> io::Result<Vec<String>> {
-        if self.memory.is_err() && self.processes.is_err() {
+        if self.all().into_iter().all(Result::is_err) {
             return Ok(Vec::new());
         }
         let mut cell = if let Some(cell) = self.free.pop() {
             cell
         } else {
             self.last_number += 1;
-            let (memory, processes) = (self.memory.as_ref().ok(), self.processes.as_ref().ok());
-            Cell::make(memory, processes, &format!("w{}", self.last_number), self.processes_max)?
+            let [memory, processes, device_memory] = self.all().map(|place| place.as_ref().ok());
+            let places = Places { memory, processes, device_memory };
+            Cell::make(places, &format!("w{}", self.last_number), self.processes_max)?
         };
         cell.begin();
         if cell.watched.is_none()
@@ -234,12 +264,34 @@ impl ControlGroups {
         let cell = self.of.get(&worker)?;
         let memory = cell.memory_directory().filter(|_| is_unified(&self.memory));
         let processes = || cell.processes_directory().filter(|_| is_unified(&self.processes));
-        memory.or_else(processes).map(Path::to_owned)
+        memory.or_else(processes).or_else(|| cell.device_memory_directory()).map(Path::to_owned)
     }
 
     /// The worker's group.
     pub(crate) fn of(&mut self, worker: Key) -> Option<&mut Cell> {
         self.of.get_mut(&worker)
+    }
+
+    /// GROUPS-6: a worker may have so much of a device's memory from now on.
+    pub(crate) fn limit_device_memory(&mut self, told: &DeviceMemoryLimit) -> Result<(), String> {
+        let limited = match self.of.get_mut(&told.worker) {
+            Some(cell) => cell.limit_device_memory(&told.region, told.bytes),
+            None => Err("it is in no control group".to_owned()),
+        };
+        if limited.is_err() {
+            self.failed.insert(told.worker);
+        }
+        limited
+    }
+
+    /// The file by which a worker enters where it may be kept to memory of a device (GROUPS-6).
+    pub(crate) fn device_memory_door(&self, worker: Key) -> Option<String> {
+        self.of.get(&worker)?.device_memory_door()
+    }
+
+    /// Whether a worker is to be told nothing, since the kernel does not keep it to its memory of a device.
+    pub(crate) fn has_failed(&self, worker: Key) -> bool {
+        self.failed.contains(&worker)
     }
 
     /// Workers whose groups have a limit of memory.
@@ -270,6 +322,7 @@ impl ControlGroups {
 
     /// The worker is gone: so is its group, or it waits for the next one.
     pub(crate) fn release(&mut self, worker: Key, is_left_empty: bool) {
+        self.failed.remove(&worker);
         if let Some(cell) = self.of.remove(&worker) {
             self.retire(worker, cell, is_left_empty);
         }
@@ -322,6 +375,25 @@ fn told_of(events: &OwnedFd) -> Vec<i32> {
     std::iter::from_fn(|| reader.next().ok().map(|event| event.wd())).collect()
 }
 
+/// What the group of a daemon is called.
+fn new_name() -> String {
+    format!("{PREFIX}{}-{:08x}", std::process::id(), u32::from_ne_bytes(oxiray_ids::random()))
+}
+
+/// Why the kernel keeps nobody to memory of a device; nothing where it may. It is tried.
+pub(crate) fn why_no_device_memory(limits: &Limits) -> Option<String> {
+    let Some(own) = limits.unified_group() else {
+        return Some("no control groups of version 2 are mounted, or this process is in none".to_owned());
+    };
+    match place_in(Version::Two, &own, DEVICE_MEMORY, &new_name()) {
+        Ok(place) => {
+            remove_tree(&place.directory);
+            None
+        }
+        Err(why) => Some(why),
+    }
+}
+
 /// Makes a daemon's group within its own (GROUPS-1, GROUPS-2), or tells why it cannot.
 fn place_in(version: Version, own: &Path, controller: &str, name: &str) -> Result<Place, String> {
     let pid = std::process::id();
@@ -349,9 +421,18 @@ fn place_in(version: Version, own: &Path, controller: &str, name: &str) -> Resul
     }
     let place = Place { version, directory };
     // What is promised is tried once.
-    let try_out = Cell::make(Some(&place), None, "w0", 1).and_then(|cell| {
-        let file = if controller == "memory" { cell.limit_file(&place) } else { cell.processes_file(&place) };
-        let tried = fs::OpenOptions::new().write(true).open(&file);
+    let places = match controller {
+        DEVICE_MEMORY => Places { device_memory: Some(&place), ..Places::default() },
+        _ => Places { memory: Some(&place), ..Places::default() },
+    };
+    let try_out = Cell::make(places, "w0", 1).and_then(|cell| {
+        let file = match controller {
+            "memory" => cell.limit_file(&place),
+            DEVICE_MEMORY => cell.device_memory_file(),
+            _ => cell.processes_file(&place),
+        };
+        // A kernel makes no file for whoever asks: where a folder stands for a group, there is one then.
+        let tried = fs::OpenOptions::new().write(true).create(controller == DEVICE_MEMORY).truncate(false).open(&file);
         cell.remove();
         tried.map(drop).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))
     });

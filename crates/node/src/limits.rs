@@ -141,9 +141,28 @@ impl Limits {
 
     /// This process's own group in the hierarchy that has a controller: of version 1 where that one has it.
     pub(crate) fn own_group(&self, controller: &str) -> Option<(Version, PathBuf)> {
-        let chains = if controller == "memory" { &self.memory } else { &self.pids };
+        let chains = match controller {
+            "memory" => &self.memory,
+            "dmem" => return self.unified_group().map(|group| (Version::Two, group)),
+            _ => &self.pids,
+        };
         let chain = chains.iter().min_by_key(|chain| chain.version == Version::Two)?;
         Some((chain.version, chain.levels.first()?.clone()))
+    }
+
+    /// This process's own group of version 2.
+    pub(crate) fn unified_group(&self) -> Option<PathBuf> {
+        self.unified_levels()?.first().cloned()
+    }
+
+    /// The root of all groups of version 2, as far as it is mounted here.
+    pub(crate) fn unified_root(&self) -> Option<PathBuf> {
+        self.unified_levels()?.last().cloned()
+    }
+
+    fn unified_levels(&self) -> Option<&Vec<PathBuf>> {
+        let chains = [&self.pids, &self.memory, &self.cpu].into_iter().flatten();
+        chains.filter(|chain| chain.version == Version::Two).map(|chain| &chain.levels).next()
     }
 
     /// Whether these are the limits of the machine itself, and not of one that was recorded.

@@ -1,11 +1,14 @@
 //! What of that which keeps processes to the memory of a device works on this machine.
 
+use crate::control_groups::why_no_device_memory;
 use crate::device_client::sees_all;
+use crate::limits::{Limits, read};
 use oxiray_accelerators::{DeviceOffer, DeviceProcesses, Host, Offer};
 use oxiray_families::HostFacts as _;
 use oxiray_machine::{AskedTier, MemoryPlan};
 use oxiray_resources::ResourceName;
 use oxiray_wire::state::MemoryTier;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Says which tiers are used, in order.
@@ -18,6 +21,11 @@ const PIPES_VARIABLE: &str = "CUDA_MPS_PIPE_DIRECTORY";
 const MPS_QUESTION: &str = "echo get_server_list | nvidia-cuda-mps-control";
 /// The only family whose memory is kept by MPS and by libraries before CUDA's.
 const NVIDIA: &str = "nvidia";
+
+/// The families whose drivers tell the kernel what processes have of a device's memory.
+const LIMITED_BY_KERNEL: [&str; 2] = ["amd", "intel"];
+/// The file in the root of all control groups that names devices' memories, each with its size.
+const CAPACITY: &str = "dmem.capacity";
 
 /// Why memory of GPUs is not kept as was asked for.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -69,6 +77,7 @@ pub(crate) fn memory_plan(
     asked: Option<String>,
     library: Option<String>,
     (host, offer): (&Host, &Offer),
+    limits: Option<&Limits>,
 ) -> Result<(MemoryPlan, Vec<String>), MemoryTierError> {
     let said = |given: Option<String>| given.map(|given| given.trim().to_owned()).filter(|given| !given.is_empty());
     let (asked, library) = (said(asked), said(library).unwrap_or_default());
@@ -81,11 +90,15 @@ pub(crate) fn memory_plan(
     if !library.is_empty() && wanted.iter().all(|asked| asked.tier != MemoryTier::Interposer) {
         return Err(MemoryTierError::Unused { path: library });
     }
-    let mut plan = MemoryPlan { tiers: Vec::new(), library };
+    let mut plan = MemoryPlan { tiers: Vec::new(), library, regions: BTreeMap::new() };
     let mut warnings = Vec::new();
     let Some(gpus) = offer.of(ResourceName::GPU.as_str()) else { return Ok((plan, warnings)) };
     for AskedTier { tier, is_required } in wanted {
-        match why_not(tier, &plan.library, gpus, (host, offer)) {
+        let works = match tier {
+            MemoryTier::Dmem => kernels_regions(gpus, limits).map(|regions| plan.regions = regions),
+            _ => why_not(tier, &plan.library, gpus, (host, offer)).map_or(Ok(()), Err),
+        };
+        match works.err() {
             None => plan.tiers.push(tier),
             Some(why) if is_required => return Err(MemoryTierError::Missing { tier, why }),
             Some(why) if is_listed => {
@@ -112,7 +125,11 @@ fn check_library(path: &str) -> Result<(), MemoryTierError> {
 fn why_not(tier: MemoryTier, library: &str, gpus: &DeviceOffer, (host, offer): (&Host, &Offer)) -> Option<String> {
     let is_nvidias = gpus.family.key == NVIDIA;
     match tier {
-        MemoryTier::None | MemoryTier::Framework => None,
+        MemoryTier::None | MemoryTier::Framework | MemoryTier::Dmem => None,
+        MemoryTier::Mig => {
+            let has_parts = gpus.slots.iter().flatten().any(|slot| slot.is_part);
+            (!has_parts).then(|| "no GPU that is offered here is an instance of a partitioned one (MIG)".to_owned())
+        }
         MemoryTier::Watched => {
             let is_told = DeviceProcesses::of(host, offer).iter().any(|of| of.resource() == gpus.resource());
             let why = if !is_told {
@@ -128,6 +145,40 @@ fn why_not(tier: MemoryTier, library: &str, gpus: &DeviceOffer, (host, offer): (
         MemoryTier::Interposer => library.is_empty().then(|| "--gpu-memory-library names no library".to_owned()),
         MemoryTier::Mps => no_mps(host),
     }
+}
+
+/// What the kernel calls the memory of each GPU, by its place on the PCI bus, where it can keep processes to some of it; why it
+/// cannot.
+fn kernels_regions(gpus: &DeviceOffer, limits: Option<&Limits>) -> Result<BTreeMap<String, String>, String> {
+    if !LIMITED_BY_KERNEL.contains(&gpus.family.key) {
+        return Err(
+            "only drivers of AMD's and Intel's GPUs are known to tell the kernel what processes have".to_owned()
+        );
+    }
+    let limits = limits.ok_or("the kernel does not tell what this process is bounded by")?;
+    let root = limits.unified_root().ok_or("no control groups of version 2 are mounted, or this process is in none")?;
+    let file = root.join(CAPACITY);
+    let capacity = read(&file).ok_or_else(|| {
+        format!("there is no {}: that takes Linux 6.14 or later with CONFIG_CGROUP_DMEM, and the root of all control groups", file.display())
+    })?;
+    let mut regions = BTreeMap::new();
+    for address in gpus.slots.iter().flatten().filter_map(|slot| slot.pci_address.as_deref()) {
+        let prefix = format!("drm/{address}/vram");
+        let names = capacity.lines().filter_map(|line| line.split_whitespace().next());
+        let mut of_device = names.filter(|name| name.starts_with(&prefix));
+        match (of_device.next(), of_device.next()) {
+            (Some(region), None) => drop(regions.insert(address.to_owned(), region.to_owned())),
+            (None, _) => return Err(format!("{} tells nothing of the GPU at {address}", file.display())),
+            // Whose tiles are devices of their own here, and not to the kernel, or the other way round.
+            (Some(_), Some(_)) => {
+                return Err(format!("{} tells of several memories of the GPU at {address}", file.display()));
+            }
+        }
+    }
+    if regions.is_empty() {
+        return Err("nothing tells where the GPUs are on the PCI bus".to_owned());
+    }
+    why_no_device_memory(limits).map_or(Ok(regions), Err)
 }
 
 /// Why no MPS server keeps memory; nothing where its control daemon answers.
@@ -148,7 +199,6 @@ fn no_mps(host: &Host) -> Option<String> {
 mod tests {
     use super::*;
     use oxiray_accelerators::{detect, offer};
-    use std::collections::BTreeMap;
 
     /// What a machine makes of a list and a library, whose MPS control daemon says this, where there is one.
     fn planned(asked: &str, library: &str, mps: Option<&str>) -> Result<(MemoryPlan, Vec<String>), MemoryTierError> {
@@ -165,7 +215,7 @@ mod tests {
         let host = Host::recorded(root.path()).expect("a machine");
         let gpus = BTreeMap::from([("GPU".to_owned(), 1.0)]);
         let offer = offer(&detect(&host), &|_| None, &gpus).expect("an offer");
-        memory_plan(Some(asked.to_owned()), Some(library.to_owned()), (&host, &offer))
+        memory_plan(Some(asked.to_owned()), Some(library.to_owned()), (&host, &offer), None)
     }
 
     #[test]
@@ -180,7 +230,10 @@ mod tests {
         assert!(error.starts_with("--gpu-memory-enforcement=require:mps: it does not work here"), "{error}");
         assert!(planned("", "", None).expect("by default").1.is_empty());
         let error = planned("framework,magic", "", None).expect_err("there is none").to_string();
-        assert!(error.contains("`magic`") && error.contains("mps, interposer, framework, watched, none"), "{error}");
+        assert!(
+            error.contains("`magic`") && error.contains("mig, dmem, mps, interposer, framework, watched, none"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -201,5 +254,65 @@ mod tests {
         for wrong in ["limit.so", "/no/such/library.so", "/lib/a:b.so"] {
             assert!(matches!(planned("", wrong, None), Err(MemoryTierError::Library { .. })), "{wrong}");
         }
+    }
+
+    /// What a recorded machine with eight GPUs of AMD's makes of a list, whose kernel tells this of their memory.
+    fn planned_by_kernel(asked: &str, capacity: &str) -> Result<(MemoryPlan, Vec<String>), MemoryTierError> {
+        let root = tempfile::tempdir().expect("a folder");
+        let group = root.path().join("sys/fs/cgroup/node");
+        std::fs::create_dir_all(root.path().join("proc/self")).expect("made");
+        std::fs::create_dir_all(&group).expect("made");
+        let write = |name: &str, text: &str| std::fs::write(root.path().join(name), text).expect("a file");
+        write("proc/meminfo", "MemTotal: 1024 kB\n");
+        write("proc/self/cgroup", "0::/node\n");
+        write("proc/self/mountinfo", "31 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+        if !capacity.is_empty() {
+            write("sys/fs/cgroup/dmem.capacity", capacity);
+        }
+        write("sys/fs/cgroup/node/cgroup.controllers", "cpu dmem memory pids");
+        write("sys/fs/cgroup/node/cgroup.subtree_control", "dmem");
+        write("sys/fs/cgroup/node/cgroup.procs", &std::process::id().to_string());
+        let limits = Limits::under(root.path());
+        let (host, offer) = mi300x();
+        memory_plan(Some(asked.to_owned()), None, (&host, &offer), limits.as_ref())
+    }
+
+    /// A recorded machine with eight GPUs.
+    fn mi300x() -> (Host, Offer) {
+        let hosts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/hosts");
+        let host = Host::recorded(hosts.join("amd-mi300x8")).expect("a machine");
+        let offer = offer(&detect(&host), &|_| None, &BTreeMap::new()).expect("an offer");
+        (host, offer)
+    }
+
+    #[test]
+    fn the_kernel_keeps_memory_where_it_knows_that_of_every_gpu() {
+        let hint = |capacity: &str| match planned_by_kernel("require:dmem", capacity) {
+            Err(MemoryTierError::Missing { tier: MemoryTier::Dmem, why }) => why,
+            other => panic!("{capacity}: {other:?}"),
+        };
+        assert!(hint("").contains("dmem.capacity: that takes Linux 6.14"), "{}", hint(""));
+        let other = hint("drm/0000:ff:00.0/vram 17163091968\n");
+        assert!(other.contains("tells nothing of the GPU at "), "{other}");
+        let offer = mi300x().1;
+        let slots = offer.of(ResourceName::GPU.as_str()).expect("GPUs").slots.iter().flatten();
+        let regions: Vec<String> =
+            slots.filter_map(|slot| Some(format!("drm/{}/vram", slot.pci_address.as_ref()?))).collect();
+        let all = format!("{} 1000\n", regions.join(" 1000\n"));
+        let (plan, _) = planned_by_kernel("require:dmem", &all).expect("it works");
+        assert_eq!((plan.tiers, plan.regions.len()), (vec![MemoryTier::Dmem], 8));
+        assert!(plan.regions.values().all(|region| regions.contains(region)));
+        let tiles = hint(&format!("{all}{}1 1000\n", regions[7]));
+        assert!(tiles.contains("tells of several memories of the GPU at "), "{tiles}");
+        let (_, warnings) = planned_by_kernel("dmem,framework", "").expect("it is not required");
+        assert!(warnings[0].contains("not kept by `dmem`, which does not work here"), "{warnings:?}");
+        let error = planned("require:dmem", "", None).expect_err("there is none").to_string();
+        assert!(error.contains("only drivers of AMD's and Intel's GPUs"), "{error}");
+    }
+
+    #[test]
+    fn parts_of_gpus_keep_memory_where_some_are_offered() {
+        let error = planned("require:mig", "", None).expect_err("none is partitioned").to_string();
+        assert!(error.contains("is an instance of a partitioned one (MIG)"), "{error}");
     }
 }

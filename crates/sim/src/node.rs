@@ -271,6 +271,7 @@ impl World {
             Effect::LeaveStore { .. }
             | Effect::Submission(_)
             | Effect::Confine(_)
+            | Effect::LimitDeviceMemory(_)
             | Effect::LookAtOpenNodes { .. }
             | Effect::RememberHealth(_)
             | Effect::KillMember { .. } => {}

@@ -77,6 +77,7 @@ impl NodeCore {
         assign.environment = Some(self.workers[&key].environment.clone());
         self.workers.get_mut(&key).expect("it was just chosen").grant = Some(grant);
         self.confine(key);
+        self.limit_device_memory(key);
         self.fence(key, decision);
         self.send(key, assign);
         Some(key)

@@ -4,11 +4,12 @@
 //!   that is more than it asked for and what every process needs besides; never for what others have.
 
 use super::NodeCore;
-use crate::Key;
 use crate::device_checks::DeviceSlot;
 use crate::device_memory::{CAP, MemoryGranted, PRELOAD_VARIABLE, SHARE_VARIABLE};
 use crate::memory::{Cause, shown};
-use oxiray_accelerators::DeviceUse;
+use crate::memory_tiers::DeviceMemoryLimit;
+use crate::{Effect, Key};
+use oxiray_accelerators::{DeviceUse, SlotDevice};
 use oxiray_resources::{Grant, Quantity, ResourceName, ResourceNeed};
 use oxiray_wire::message::{Environment, OutOfMemory, Variable};
 use oxiray_wire::state::{DeviceMemory, MemoryTier};
@@ -51,8 +52,54 @@ impl NodeCore {
         let memory = &self.plan.isolation.memory;
         let device = (ResourceName::GPU.to_string(), grant.devices_of(ResourceName::GPU.as_str()).first()?.device);
         let is_watched = memory.has(MemoryTier::Watched) && self.devices.measured.listing.contains(&device);
-        let tier = memory.in_force(!own.native, is_watched);
+        let tier = memory.in_force(|tier| match tier {
+            MemoryTier::Mig => self.has_whole_part(grant),
+            MemoryTier::Dmem => self.memory_region(grant).is_some(),
+            MemoryTier::Framework => !own.native,
+            MemoryTier::Watched => is_watched,
+            MemoryTier::Mps | MemoryTier::Interposer | MemoryTier::None => true,
+        });
+        // Who cannot take more is not looked for.
+        let is_watched = is_watched && tier < MemoryTier::Dmem;
         Some(DeviceMemory { asked_bytes, used_bytes: None, tier, is_watched })
+    }
+
+    /// Whether a grant has all of a part of a GPU, whose memory nobody else has, and which has no other.
+    fn has_whole_part(&self, grant: &Grant) -> bool {
+        let share = grant.devices_of(ResourceName::GPU.as_str()).first();
+        share.is_some_and(|part| part.share == Quantity::ONE && self.gpu(part.device).is_some_and(|gpu| gpu.is_part))
+    }
+
+    /// What the kernel calls the memory of a grant's GPU, where it can keep processes to some of it.
+    fn memory_region(&self, grant: &Grant) -> Option<&String> {
+        let slot = grant.devices_of(ResourceName::GPU.as_str()).first()?.device;
+        self.plan.isolation.memory.regions.get(self.gpu(slot)?.pci_address.as_ref()?)
+    }
+
+    fn gpu(&self, slot: u32) -> Option<&SlotDevice> {
+        self.plan.offer.of(ResourceName::GPU.as_str())?.slots.get(slot as usize)?.as_ref()
+    }
+
+    /// TIERS-2: the worker has a grant.
+    pub(super) fn limit_device_memory(&mut self, key: Key) {
+        let Some(worker) = self.workers.get(&key) else { return };
+        let Some(grant) = &worker.grant else { return };
+        let Some(kept) = self.memory_kept(grant, &worker.environment) else { return };
+        let region = self.memory_region(grant).filter(|_| kept.tier == MemoryTier::Dmem).cloned();
+        if let Some(region) = region {
+            let limit = DeviceMemoryLimit { worker: key, region, bytes: kept.asked_bytes };
+            self.out.push(Effect::LimitDeviceMemory(limit));
+        }
+    }
+
+    /// TIERS-2: the kernel does not keep a worker to its memory.
+    pub fn device_memory_unlimited(&mut self, key: Key, why: &str) {
+        let tier = MemoryTier::Dmem;
+        self.log(format!(
+            "worker {key} cannot be kept to the memory of its GPU by `{tier}` and is ended: {why}. `{tier}` is not used from here on"
+        ));
+        self.plan.isolation.memory.breaks(tier);
+        self.kill_worker(key);
     }
 
     /// What `LD_PRELOAD` is to say in a worker with this grant, where a library keeps it to its memory.
@@ -78,10 +125,17 @@ impl NodeCore {
             let own = processes.iter().filter(|one| one.pid == pid || one.ancestors.contains(&pid));
             let used: u64 = own.map(|one| one.bytes).fold(0, u64::saturating_add);
             let is_too_much = self.devices.memory.saw((key, slot.clone()), used, asked);
-            if is_too_much && self.plan.isolation.memory.has(MemoryTier::Watched) {
+            if is_too_much && self.plan.isolation.memory.has(MemoryTier::Watched) && !self.is_kept_by_kernel(key) {
                 self.end_for_device_memory(key, &slot, (used, asked));
             }
         }
+    }
+
+    /// Whether a worker cannot have more memory of its device than it asked for.
+    fn is_kept_by_kernel(&self, key: Key) -> bool {
+        let worker = self.workers.get(&key);
+        let kept = worker.and_then(|worker| self.memory_kept(worker.grant.as_ref()?, &worker.environment));
+        kept.is_some_and(|kept| kept.tier >= MemoryTier::Dmem)
     }
 
     /// The living workers that asked for memory of a device: their processes, which device, and how much.

@@ -35,11 +35,22 @@ struct Counts {
     failed_forks: u64,
 }
 
+/// Where a worker's group is made, for each controller.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Places<'groups> {
+    pub(super) memory: Option<&'groups Place>,
+    pub(super) processes: Option<&'groups Place>,
+    pub(super) device_memory: Option<&'groups Place>,
+}
+
 /// The group of a worker: with version 1 one in each hierarchy, with version 2 the same.
 #[derive(Debug)]
 pub(crate) struct Cell {
     memory: Option<(Version, PathBuf)>,
     processes: Option<(Version, PathBuf)>,
+    device_memory: Option<(Version, PathBuf)>,
+    /// The memory of a device that is limited, as the kernel calls it.
+    region: Option<String>,
     /// What `memory=` asked for, and what the group may have in all.
     limit: Option<(u64, u64)>,
     before: Counts,
@@ -51,16 +62,18 @@ pub(crate) struct Cell {
 
 impl Cell {
     /// Makes the group, with a limit of processes and none of memory.
-    pub(super) fn make(
-        memory: Option<&Place>,
-        processes: Option<&Place>,
-        name: &str,
-        processes_max: u64,
-    ) -> io::Result<Self> {
-        let within = |place: &Place| place.directory.join(name);
-        let memory = memory.map(|place| (place.version, within(place)));
-        let processes = processes.map(|place| (place.version, within(place)));
-        let cell = Self { memory, processes, limit: None, before: Counts::default(), is_full: false, watched: None };
+    pub(super) fn make(places: Places<'_>, name: &str, processes_max: u64) -> io::Result<Self> {
+        let within = |place: &Place| (place.version, place.directory.join(name));
+        let cell = Self {
+            memory: places.memory.map(within),
+            processes: places.processes.map(within),
+            device_memory: places.device_memory.map(within),
+            region: None,
+            limit: None,
+            before: Counts::default(),
+            is_full: false,
+            watched: None,
+        };
         for directory in cell.directories() {
             match fs::create_dir(directory) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -98,8 +111,10 @@ impl Cell {
     }
 
     fn groups(&self) -> impl Iterator<Item = &(Version, PathBuf)> {
-        let memory = self.memory.as_ref();
-        memory.into_iter().chain(self.processes.as_ref().filter(|processes| memory != Some(*processes)))
+        let (memory, processes) = (self.memory.as_ref(), self.processes.as_ref());
+        let others = processes.filter(|processes| memory != Some(*processes));
+        let is_other = |group: &&(Version, PathBuf)| memory != Some(*group) && processes != Some(*group);
+        memory.into_iter().chain(others).chain(self.device_memory.as_ref().filter(is_other))
     }
 
     pub(super) fn memory_directory(&self) -> Option<&Path> {
@@ -108,6 +123,36 @@ impl Cell {
 
     pub(super) fn processes_directory(&self) -> Option<&Path> {
         self.processes.as_ref().map(|(_, directory)| directory.as_path())
+    }
+
+    pub(super) fn device_memory_directory(&self) -> Option<&Path> {
+        self.device_memory.as_ref().map(|(_, directory)| directory.as_path())
+    }
+
+    pub(super) fn device_memory_file(&self) -> PathBuf {
+        self.device_memory_directory().map_or_else(PathBuf::new, |directory| directory.join("dmem.max"))
+    }
+
+    /// GROUPS-6: from here on whoever is in it may have so much of a device's memory.
+    pub(super) fn limit_device_memory(&mut self, region: &str, bytes: u64) -> Result<(), String> {
+        if self.device_memory.is_none() {
+            return Err("its control group has no controller `dmem`".to_owned());
+        }
+        self.write_device_limit(region, &bytes.to_string()).map_err(|error| error.to_string())?;
+        self.region = Some(region.to_owned());
+        Ok(())
+    }
+
+    fn write_device_limit(&self, region: &str, limit: &str) -> io::Result<()> {
+        let file = self.device_memory_file();
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", file.display()));
+        fs::write(&file, format!("{region} {limit}")).map_err(named)
+    }
+
+    /// The one of them without which it is kept to no device's memory.
+    pub(super) fn device_memory_door(&self) -> Option<String> {
+        let (version, directory) = self.device_memory.as_ref()?;
+        Some(directory.join(version.door()).display().to_string())
     }
 
     /// The files by which a process of one thread enters.
@@ -229,7 +274,13 @@ impl Cell {
             return false;
         }
         let is_free = self.limit.is_none() || self.write_limit(None).is_ok();
-        is_free && self.memory_bytes() < CLEAN_BYTES
+        is_free && self.forgets_device_limit() && self.memory_bytes() < CLEAN_BYTES
+    }
+
+    /// GROUPS-6: takes the limit of a device's memory away, where there is one.
+    fn forgets_device_limit(&mut self) -> bool {
+        let Some(region) = self.region.take() else { return true };
+        self.write_device_limit(&region, "max").is_ok()
     }
 
     /// Removes it; `false` where something is in it.

@@ -19,9 +19,9 @@ fn options_follow_the_environment() {
     let of = |pairs: &[(&str, &str)]| {
         Options::of(&pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
     };
-    assert_eq!(of(&[]), (Options { memory: true, processes: 4096 }, None));
+    assert_eq!(of(&[]), (Options { memory: true, processes: 4096, device_memory: false }, None));
     let given = [(MEMORY_VARIABLE, "0"), (PROCESSES_VARIABLE, "64")];
-    assert_eq!(of(&given), (Options { memory: false, processes: 64 }, None));
+    assert_eq!(of(&given), (Options { memory: false, processes: 64, device_memory: false }, None));
     let (options, wrong) = of(&[(PROCESSES_VARIABLE, "many")]);
     assert_eq!(options.processes, 4096);
     assert!(wrong.expect("a complaint").contains("OXIRAY_WORKER_PIDS_MAX is `many`"));
@@ -29,7 +29,7 @@ fn options_follow_the_environment() {
 
 #[test]
 fn a_worker_may_have_half_of_the_processes_that_there_may_be() {
-    let options = Options { memory: true, processes: 4096 };
+    let options = Options { memory: true, processes: 4096, device_memory: false };
     let within = |tightest| options.processes_within(tightest);
     assert_eq!([within(None), within(Some(32_768.0)), within(Some(120.0)), within(Some(1.0))], [4096, 4096, 60, 1]);
 }
@@ -81,7 +81,8 @@ fn limits_and_kills_are_written_and_read_in_both_versions() {
     ] {
         let above = folder(&[]);
         let place = Place { version, directory: above.path().to_owned() };
-        let mut cell = Cell::make(Some(&place), Some(&place), "w1", 100).expect("a group");
+        let places = Places { memory: Some(&place), processes: Some(&place), device_memory: None };
+        let mut cell = Cell::make(places, "w1", 100).expect("a group");
         let within = |file: &str| above.path().join("w1").join(file);
         let put = |file: &str, text: &str| fs::write(within(file), text).expect("written");
         assert_eq!(cell.doors(), [within(door).display().to_string()]);
@@ -147,4 +148,60 @@ fn what_dead_daemons_left_is_removed_unless_somebody_has_it() {
     drop(lock);
     sweep(above.path());
     assert!(!kept.exists());
+}
+
+/// A process's own group of version 2 whose root tells of the memory of devices, as folders.
+fn with_device_memory(controllers: &str) -> (tempfile::TempDir, Limits) {
+    let root = folder(&[]);
+    let own = root.path().join("sys/fs/cgroup/node");
+    fs::create_dir_all(root.path().join("proc/self")).expect("made");
+    fs::create_dir_all(&own).expect("made");
+    let put = |file: &str, text: &str| fs::write(root.path().join(file), text).expect("written");
+    put("proc/meminfo", "MemTotal: 1024 kB\nMemAvailable: 1024 kB\n");
+    put("proc/self/cgroup", "0::/node\n");
+    put("proc/self/mountinfo", "31 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+    put("sys/fs/cgroup/dmem.capacity", "drm/0000:03:00.0/vram0 8514437120\ndrm/0000:03:00.0/stolen 5\n");
+    put("sys/fs/cgroup/node/cgroup.controllers", controllers);
+    put("sys/fs/cgroup/node/cgroup.subtree_control", "");
+    put("sys/fs/cgroup/node/cgroup.procs", &own_pid());
+    let limits = Limits::under(root.path()).expect("limits");
+    (root, limits)
+}
+
+#[test]
+fn memory_of_devices_is_limited_where_the_kernel_has_the_controller() {
+    let (_root, limits) = with_device_memory("cpu memory pids");
+    let why = why_no_device_memory(&limits).expect("it has none");
+    assert!(why.contains("has no controller `dmem`"), "{why}");
+    let (root, limits) = with_device_memory("cpu dmem memory pids");
+    let own = root.path().join("sys/fs/cgroup/node");
+    assert_eq!(limits.unified_group().as_deref(), Some(own.as_path()));
+    assert_eq!(limits.unified_root().as_deref(), own.parent());
+    assert_eq!(why_no_device_memory(&limits), None);
+    assert_eq!(read(&own.join("cgroup.subtree_control")).as_deref(), Some("+dmem"));
+    fs::write(own.join("cgroup.procs"), "1\n").expect("written");
+    let why = why_no_device_memory(&limits).expect("it is another's group");
+    assert!(why.contains("not visible"), "{why}");
+}
+
+#[test]
+fn a_limit_of_a_devices_memory_is_written_for_who_is_in_the_group_and_taken_away_with_him() {
+    let above = folder(&[]);
+    let place = Place { version: Version::Two, directory: above.path().to_owned() };
+    let places = Places { device_memory: Some(&place), ..Places::default() };
+    let mut cell = Cell::make(places, "w1", 100).expect("a group");
+    let within = |file: &str| above.path().join("w1").join(file);
+    let door = within("cgroup.procs").display().to_string();
+    assert_eq!((cell.doors(), cell.device_memory_door()), (vec![door.clone()], Some(door)));
+    let region = "drm/0000:03:00.0/vram0";
+    cell.limit_device_memory(region, 8 << 30).expect("a limit");
+    assert_eq!(read(&within("dmem.max")).as_deref(), Some("drm/0000:03:00.0/vram0 8589934592"));
+    assert!(cell.is_clean(true), "the next worker may have it");
+    assert_eq!(read(&within("dmem.max")).as_deref(), Some("drm/0000:03:00.0/vram0 max"));
+    fs::remove_file(within("dmem.max")).expect("removed");
+    fs::create_dir(within("dmem.max")).expect("nothing can be written there");
+    let why = cell.limit_device_memory(region, 8 << 30).expect_err("it cannot be written");
+    assert!(why.contains("dmem.max: "), "{why}");
+    let mut without = Cell::make(Places { memory: Some(&place), ..Places::default() }, "w2", 100).expect("a group");
+    assert!(without.limit_device_memory(region, 1).expect_err("no controller").contains("no controller `dmem`"));
 }

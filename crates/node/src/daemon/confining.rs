@@ -3,7 +3,7 @@
 use super::Daemon;
 use crate::control_groups::Killed;
 use crate::fences::Doors;
-use oxiray_machine::{Confinement, DeviceFence, Key};
+use oxiray_machine::{Confinement, DeviceFence, DeviceMemoryLimit, Key};
 use oxiray_wire::Message;
 use oxiray_wire::message::Fence;
 
@@ -18,16 +18,24 @@ impl Daemon {
         for line in self.workers.fences.take_swept() {
             self.log.line(&line);
         }
-        taken.unwrap_or_else(|error| {
+        let mut doors = taken.unwrap_or_else(|error| {
             self.log.line(&format!("worker {key} cannot be kept from devices: {error}"));
             Doors::default()
-        })
+        });
+        if let Some(door) = self.workers.control_groups.device_memory_door(key) {
+            // GROUPS-6: it does not begin outside.
+            doors.groups.retain(|other| *other != door);
+            if !doors.fences.contains(&door) {
+                doors.fences.push(door);
+            }
+        }
+        doors
     }
 
-    /// Tells a worker what it is, with the ruleset that it is to hold itself to where its devices are fenced by one. FENCES-1:
-    /// nothing where its fence could not be made.
+    /// Tells a worker what it is, with the ruleset that it is to hold itself to where its devices are fenced by one. FENCES-1,
+    /// GROUPS-6: nothing where its fence could not be made, or its memory of a device not be limited.
     pub(super) fn assign(&mut self, worker: Key, assign: &Message, fence: Option<&Fence>) {
-        if self.workers.fences.has_failed(worker) {
+        if self.workers.fences.has_failed(worker) || self.workers.control_groups.has_failed(worker) {
             return;
         }
         let paths = fence.map(|fence| fence.paths.as_slice()).filter(|paths| !paths.is_empty());
@@ -51,6 +59,13 @@ impl Daemon {
         let Some(cell) = self.workers.control_groups.of(told.worker) else { return };
         if let Err(error) = cell.limit_memory(told.memory) {
             self.log.line(&format!("the memory of worker {} cannot be limited: {error}", told.worker));
+        }
+    }
+
+    /// GROUPS-6.
+    pub(super) fn limit_device_memory(&mut self, told: &DeviceMemoryLimit) {
+        if let Err(why) = self.workers.control_groups.limit_device_memory(told) {
+            self.core.device_memory_unlimited(told.worker, &why);
         }
     }
 

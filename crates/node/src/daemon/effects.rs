@@ -58,6 +58,7 @@ impl Daemon {
             Effect::Kill { worker } => self.kill_worker(worker),
             Effect::KillMember { member } => self.kill_member(member),
             Effect::Confine(told) => self.confine(told),
+            Effect::LimitDeviceMemory(told) => self.limit_device_memory(&told),
             Effect::Fence(told) => self.fence(&told),
             Effect::Submission(order) => self.order_submission(order),
             Effect::Expel { peer, why } => self.expel(peer, &why),

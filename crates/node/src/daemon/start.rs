@@ -36,6 +36,7 @@ use oxiray_machine::Origin;
 use oxiray_processes::{ChildReaper, kill_by_pidfd, pidfd_of, started_with, stop_signals};
 use oxiray_wire::Connection;
 use oxiray_wire::message::Refused;
+use oxiray_wire::state::MemoryTier;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -247,7 +248,10 @@ impl Foundation {
                 }
             };
         plan.warnings.iter().for_each(|warning| log.line(warning));
-        let (control_groups, told) = ControlGroups::begin(bounds.limits.as_ref(), &plan.variables, session.directory());
+        let (control_groups, told) = {
+            let by_kernel = plan.isolation.memory.tiers.contains(&MemoryTier::Dmem);
+            ControlGroups::begin(bounds.limits.as_ref(), (&plan.variables, by_kernel), session.directory())
+        };
         let (fences, refused) = Fences::begin(&plan.isolation, &plan.offer.device_nodes);
         for line in told.iter().chain(&refused) {
             log.line(line);

@@ -295,6 +295,10 @@ words! {
         Interposer = 3: "interposer",
         /// The MPS server whose client it is.
         Mps = 4: "mps",
+        /// The kernel, for all processes of its control group.
+        Dmem = 5: "dmem",
+        /// The device itself: what was granted is a part of one that has no more memory.
+        Mig = 6: "mig",
     }
 
     /// Who waits for resources.

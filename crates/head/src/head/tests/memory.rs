@@ -1,10 +1,12 @@
 //! Workers that end for want of memory, and what their owners are told.
 
 use super::*;
+use oxiray_machine::DeviceMemoryLimit;
 use oxiray_machine::Exceeded;
 use oxiray_machine::Level;
 use oxiray_machine::Measured;
 use oxiray_wire::message::{LeaseEnded, LeaseReturn, OutOfMemory};
+use oxiray_wire::state::MemoryTier;
 
 fn measured(workers: &[(Key, u64)]) -> Measured {
     let level = Level {
@@ -130,4 +132,48 @@ fn a_worker_that_met_its_limit_of_processes_serves_nobody_else() {
     assert!(world.is_dismissed(worker));
     world.bury(worker, "exited with status 0");
     assert_ne!(world.granted(driver, 2).1, worker);
+}
+
+/// What a worker is told that keeps it to `gpu_memory=`.
+fn tier_of(world: &World, worker: Key) -> String {
+    let variables = &world.assignment(worker).variables;
+    let told = variables.iter().find(|variable| variable.name == "OXIRAY_GPU_MEMORY_TIER");
+    told.and_then(|variable| variable.value.clone()).unwrap_or_default()
+}
+
+fn gpu_memory(gibibytes: u64) -> [(&'static str, u64); 1] {
+    [("GPU:memory", 10_000 * (gibibytes << 30))]
+}
+
+#[test]
+fn the_kernel_is_told_of_a_worker_s_memory_of_a_gpu_or_the_worker_is_ended() {
+    let mut world = World::with_memory_tiers(&[MemoryTier::Mig, MemoryTier::Dmem, MemoryTier::Framework], false);
+    let driver = world.driver();
+    world.say(driver, request(1, &gpu_memory(8)));
+    let (_, worker) = world.granted(driver, 1);
+    let region = "drm/0000:03:00.0/vram0".to_owned();
+    assert_eq!(world.device_limits, [DeviceMemoryLimit { worker, region, bytes: 8 << 30 }], "TIERS-2");
+    assert_eq!(tier_of(&world, worker), "dmem");
+    world.say(driver, request(2, &gpu_memory(4)));
+    let (_, other) = world.granted(driver, 2);
+    world.core.device_memory_unlimited(other, "dmem.max: permission denied");
+    world.settle();
+    assert!(world.is_killed(other) && !world.is_killed(worker), "TIERS-2");
+    world.bury(other, "killed by signal 9 (SIGKILL)");
+    world.say(driver, request(3, &gpu_memory(4)));
+    let (_, third) = world.granted(driver, 3);
+    assert_eq!((tier_of(&world, third).as_str(), world.device_limits.len()), ("framework", 2), "it is named no more");
+}
+
+#[test]
+fn a_part_of_a_gpu_keeps_whoever_has_all_of_it() {
+    let tiers = [MemoryTier::Mig, MemoryTier::Framework];
+    for (is_part, gibibytes, tier) in [(true, 16, "mig"), (true, 8, "framework"), (false, 16, "framework")] {
+        let mut world = World::with_memory_tiers(&tiers, is_part);
+        let driver = world.driver();
+        world.say(driver, request(1, &gpu_memory(gibibytes)));
+        let (_, worker) = world.granted(driver, 1);
+        assert_eq!(tier_of(&world, worker), tier, "TIERS-1: {gibibytes} GiB, a part: {is_part}");
+        assert_eq!(world.device_limits, []);
+    }
 }

@@ -9,12 +9,13 @@ use oxiray_ids::ObjectId;
 use oxiray_ids::{LeaseNumber, NodeId};
 use oxiray_journal::{Change, Rows};
 use oxiray_machine::Whereabouts;
-use oxiray_machine::{DeviceQuestion, IsolationPlan, Residue};
+use oxiray_machine::{DeviceMemoryLimit, DeviceQuestion, IsolationPlan, Residue};
 use oxiray_resources::{Inventory, ResourceName};
 use oxiray_wire::message::{
     ActorAnswer, Amount, Assign, ClientToDaemon, Direction as _, Environment, HeadToNode, NodeOfWorker, NodeToDaemon,
     NodeToHead, RelayedToHead, Variable,
 };
+use oxiray_wire::state::MemoryTier;
 use std::time::Duration;
 
 pub(super) struct World {
@@ -45,6 +46,7 @@ pub(super) struct World {
     pub(super) given_up: Vec<u64>,
     /// Which limits workers were given, in order.
     pub(super) confined: Vec<(Key, Option<u64>)>,
+    pub(super) device_limits: Vec<DeviceMemoryLimit>,
     /// What is on the disk.
     pub(super) rows: Rows,
     /// Why nothing can be written.
@@ -112,6 +114,21 @@ impl World {
         Self::of(plan, Core::new)
     }
 
+    /// The head of a cluster whose machine has one GPU of 16 GiB, perhaps a part of one, and these tiers.
+    pub(super) fn with_memory_tiers(tiers: &[MemoryTier], is_part: bool) -> Self {
+        let mut plan = plan(1, 1);
+        plan.inventory = plan.inventory.with_device_memory(ResourceName::GPU, vec![16 << 30]);
+        plan.isolation.memory.tiers = tiers.to_vec();
+        let (address, region) = ("0000:03:00.0".to_owned(), "drm/0000:03:00.0/vram0".to_owned());
+        plan.isolation.memory.regions.insert(address.clone(), region);
+        let (nodes, memory_bytes, uuid, numa_node) = (Vec::new(), Some(16 << 30), None, None);
+        let slot = SlotDevice { index: 0, is_part, nodes, memory_bytes, uuid, numa_node, pci_address: Some(address) };
+        for offered in &mut plan.offer.devices {
+            offered.slots = vec![Some(slot.clone())];
+        }
+        Self::of(plan, Core::new)
+    }
+
     /// A machine that is to serve a head elsewhere.
     pub(super) fn member(cpus: u32, node: NodeId) -> Self {
         Self::of(Plan { node, ..plan(cpus, 0) }, Core::member)
@@ -148,6 +165,7 @@ impl World {
             preparing: Vec::new(),
             given_up: Vec::new(),
             confined: Vec::new(),
+            device_limits: Vec::new(),
             rows: Rows::new(),
             disk_fault: None,
             disk_is_slow: false,
@@ -297,6 +315,7 @@ impl World {
             Effect::Prepare { number, .. } => self.preparing.push(number),
             Effect::EndPreparation { number } => self.given_up.push(number),
             Effect::Confine(told) => self.confined.push((told.worker, told.memory)),
+            Effect::LimitDeviceMemory(told) => self.device_limits.push(told),
             Effect::Write(changes) => {
                 assert!(self.writing.replace(changes).is_none(), "one batch is written at a time");
                 if !self.disk_is_slow {
