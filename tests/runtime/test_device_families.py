@@ -102,6 +102,32 @@ def test_an_amd_gpu_comes_back_when_its_driver_has_forgotten_the_dead(machine, t
     assert len(ray.get(ray.remote(num_gpus=8)(ray.get_gpu_ids).remote(), timeout=30)) == 8
 
 
+def test_an_amd_gpu_comes_back_when_no_more_of_its_memory_is_in_use_than_before(machine, tmp_path: Path) -> None:
+    in_use = "sys/bus/pci/devices/0000:0c:00.0/mem_info_vram_used"
+
+    def before(made: Machine) -> None:
+        as_kfd_knows(made)
+        made.write(in_use, str(1 << 30))
+        (made.folder / "sys/class/kfd/kfd/proc").mkdir()
+        made.opens(1, "/dev/null")
+        made.write("proc/1/fdinfo/7", "pos:\t0\n")
+
+    made = machine("amd-mi300x8", before)
+    wait_until(lambda: made.devices()[0]["used_bytes"] == 1 << 30, KEPT_BACK_S)
+    mark = tmp_path / "mark"
+    task = works.options(num_gpus=1).remote(str(mark))
+    pid = begun(mark)
+    made.write(in_use, str(6 << 30))
+    Path(f"{mark}.done").touch()
+    ray.get(task, timeout=30)
+    wait_until(lambda: made.reason(0) != "", KEPT_BACK_S)
+    said = f"GPU 0 still has 6.00 GiB in use by nobody that is listed (process {pid} had the device)"
+    assert made.reason(0) == said, made.reason(0)
+    made.write(in_use, str((1 << 30) + (200 << 20)))
+    wait_until(lambda: made.reason(0) == "", KEPT_BACK_S)
+    assert len(ray.get(ray.remote(num_gpus=8)(ray.get_gpu_ids).remote(), timeout=30)) == 8
+
+
 def test_errors_that_could_not_be_corrected_take_an_amd_gpu_out_until_it_is_reset_or_a_person_says_so(machine) -> None:
     counts = "sys/bus/pci/devices/{}/ras/umc_err_count"
     addresses = ["0000:0c:00.0", "0000:22:00.0", "0000:38:00.0"]

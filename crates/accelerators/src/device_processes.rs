@@ -72,7 +72,7 @@ impl DeviceProcesses {
     /// Bytes of the device in `slot` that are in use and that no listed process has; `None` where nobody tells.
     pub fn unlisted_bytes(&self, slot: u32) -> Option<u64> {
         let device = self.devices.get(slot as usize)?;
-        (self.monitor.usage)(&self.host, std::slice::from_ref(device)).pop()??.unlisted_bytes
+        (self.monitor.unlisted)(&self.host, device)
     }
 
     /// How much each device is used now, by slot; those are left out of which nobody tells anything.

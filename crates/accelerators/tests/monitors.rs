@@ -119,6 +119,32 @@ fn amd_tells_how_much_a_gpu_is_used_and_what_could_not_be_corrected() {
 }
 
 #[test]
+fn amd_tells_what_is_in_use_by_nobody_where_everybody_can_be_looked_at() {
+    let machine = mi300x();
+    let unlisted = || machine.monitor().unlisted_bytes(1);
+    machine.write(&format!("{SECOND}/mem_info_vram_used"), &(5_u64 << 30).to_string());
+    machine.write(&format!("{KFD}/proc/71/vram_101"), &(1_u64 << 30).to_string());
+    machine.write(&format!("{KFD}/proc/71/vram_100"), &(7_u64 << 30).to_string());
+    machine.opens(71, "/dev/dri/renderD136");
+    machine.opens(72, "/dev/dri/renderD136");
+    assert_eq!(unlisted(), None, "who draws may be somebody whose files are not seen");
+    machine.write("proc/1/fdinfo/0", "pos:\t0\n");
+    assert_eq!(unlisted(), Some(4 << 30), "what computes on another GPU is not of this one");
+    let client =
+        |id: u32, size: &str| format!("drm-driver:\tamdgpu\ndrm-client-id:\t{id}\ndrm-pdev:\t0000:22:00.0\n{size}\n");
+    // It draws, and is in no list of those who compute.
+    machine.write("proc/72/fdinfo/7", &client(5, "drm-memory-vram:\t1024 MiB\ndrm-memory-gtt:\t9 KiB"));
+    machine.write("proc/72/fdinfo/8", &client(6, "drm-memory-vram:\t9 MiB\ndrm-resident-vram:\t1024 MiB"));
+    // What computes has its memory in both lists, and is counted once.
+    machine.write("proc/71/fdinfo/7", &client(7, "drm-memory-vram:\t1024 MiB"));
+    assert_eq!(unlisted(), Some(2 << 30));
+    machine.remove(&format!("{KFD}/proc/71"));
+    machine.remove("proc/71");
+    machine.remove("proc/72");
+    assert_eq!(unlisted(), Some(5 << 30), "a context outlives its process");
+}
+
+#[test]
 fn gaudi_says_by_its_status_how_it_is_and_whether_it_is_ready() {
     let machine = Machine::copy_of("gaudi2");
     assert_eq!(machine.monitor().in_slot(0), None, "nothing is told");

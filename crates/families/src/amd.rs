@@ -18,6 +18,7 @@
 use std::collections::BTreeMap;
 
 use crate::detected::{Detected, Device, Findings};
+use crate::drm;
 use crate::family::{Family, Fencing};
 use crate::health::Health;
 use crate::host::HostFacts;
@@ -36,6 +37,8 @@ const TOPOLOGY: &str = "/sys/class/kfd/kfd/topology/nodes";
 /// Has a folder for each process that computes.
 const PROCESSES: &str = "/sys/class/kfd/kfd/proc";
 const ON_BUS: &str = "/sys/bus/pci/devices";
+/// What an open file says of the GPU's own memory, in the words of newer drivers, else of older ones.
+const OWN_MEMORY: &[&str] = &["drm-resident-vram", "drm-memory-vram"];
 
 /// Less memory of its own has only graphics built into a processor.
 const DISCRETE_MEMORY_BYTES_MIN: u64 = 4 << 30;
@@ -72,6 +75,7 @@ pub(crate) static FAMILY: Family = Family {
         is_available: |host| host.exists(TOPOLOGY),
         holders,
         usage: |host, devices| devices.iter().map(|device| usage(host, device)).collect(),
+        unlisted,
         rest: 0,
         hear_errors: |_, _, _| (),
         check: None,
@@ -290,19 +294,40 @@ fn usage(host: &dyn HostFacts, device: &Watched) -> Option<Usage> {
         let bytes = memory_of(host, pid, &gpus);
         (bytes > 0).then(|| ProcessMemory { pid, bytes, ..ProcessMemory::default() })
     });
+    let processes: Vec<ProcessMemory> = processes.collect();
+    let computing = processes.iter().map(|process| process.bytes).fold(0, u64::saturating_add);
+    let used_bytes = number("mem_info_vram_used");
+    let tells = !gpus.is_empty() && host.exists(PROCESSES) && drm::sees_everybody(host);
     let usage = Usage {
         busy_percent: number("gpu_busy_percent").and_then(|percent| u32::try_from(percent).ok()),
-        used_bytes: number("mem_info_vram_used"),
+        used_bytes,
         total_bytes: number("mem_info_vram_total"),
         // It was on the bus when it was found.
         is_lost: !host.exists(&folder) && host.pci().iter().any(|function| function.address == address),
         health: Health { uncorrected: uncorrected(host, &folder), ..Health::default() },
-        // Who draws is in no list of those who compute, and would seem to be nobody.
-        unlisted_bytes: None,
-        processes: processes.collect(),
+        // Who draws is in no list of those who compute, and seems to be nobody: while nobody has the GPU that is as much as may be
+        // in use then. `unlisted` looks closer.
+        unlisted_bytes: used_bytes.filter(|_| tells).map(|used| used.saturating_sub(computing)),
+        processes,
         ..Usage::default()
     };
     (usage != Usage::default()).then_some(usage)
+}
+
+/// What is in use of a GPU but for what those who compute on it have, and what others have who have it open, which their open
+/// files tell. Nothing where not everybody's can be looked at.
+fn unlisted(host: &dyn HostFacts, device: &Watched) -> Option<u64> {
+    let address = device.pci_address.as_deref()?;
+    let used = host.read_number(&format!("{ON_BUS}/{address}/mem_info_vram_used"))?;
+    let gpus = kfd_ids(host, address);
+    if gpus.is_empty() || device.nodes.is_empty() || !host.exists(PROCESSES) || !drm::sees_everybody(host) {
+        return None;
+    }
+    let computing = host.list_numbered(PROCESSES, "");
+    let others = host.openers(&device.nodes)?.into_iter().filter(|pid| !computing.contains(pid));
+    let of_others = others.map(|pid| drm::memory_of(host, pid, address, OWN_MEMORY));
+    let listed = computing.iter().map(|pid| memory_of(host, *pid, &gpus)).chain(of_others);
+    Some(used.saturating_sub(listed.fold(0, u64::saturating_add)))
 }
 
 /// Of each part of the hardware that counts its errors, those that could not be corrected.

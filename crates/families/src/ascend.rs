@@ -47,6 +47,7 @@ pub(crate) static FAMILY: Family = Family {
         is_available: |_| true,
         holders: |host, device| host.openers(&device.nodes).filter(|_| !device.nodes.is_empty()).map(Holders::together),
         usage: usages,
+        unlisted: |_, _| None,
         // The command takes about a second.
         rest: 60,
         hear_errors: |_, _, _| (),

@@ -15,9 +15,8 @@
 //! Who has a device node open, and with each of these open nodes (`/proc/<pid>/fdinfo`) how much of the card's own memory the
 //! process has. Whether a card is well, nobody tells.
 
-use std::collections::BTreeMap;
-
 use crate::detected::{Detected, Device, Findings};
+use crate::drm;
 use crate::family::{Family, Fencing};
 use crate::host::HostFacts;
 use crate::kubernetes::{KubernetesNames, PodResource};
@@ -36,8 +35,8 @@ const BACKEND: &str = "level_zero:";
 /// Says whether a card of several tiles is one device (`COMPOSITE`) or, by default, one device per tile.
 const HIERARCHY: &str = "ZE_FLAT_DEVICE_HIERARCHY";
 
-/// What the drivers (`xe`, `i915`) call a card's own memory.
-const OWN_REGIONS: [&str; 2] = ["vram", "local"];
+/// What an open file says of a card's own memory, in the words of the drivers `xe` and `i915`.
+const OWN_MEMORY: &[&str] = &["drm-total-vram", "drm-total-local"];
 
 pub(crate) static FAMILY: Family = Family {
     key: "intel",
@@ -70,6 +69,7 @@ pub(crate) static FAMILY: Family = Family {
         is_available: |_| true,
         holders: |host, device| host.openers(&device.nodes).filter(|_| !device.nodes.is_empty()).map(Holders::together),
         usage: usages,
+        unlisted: |_, _| None,
         // It looks through the open files of all processes: 0.2 % of a processor.
         rest: 500,
         hear_errors: |_, _, _| (),
@@ -170,63 +170,11 @@ fn usages(host: &dyn HostFacts, devices: &[Watched]) -> Vec<Option<Usage>> {
         let address = device.pci_address.as_deref()?;
         let memory = openers.iter().map(|pid| ProcessMemory {
             pid: *pid,
-            bytes: memory_of(host, *pid, address),
+            bytes: drm::memory_of(host, *pid, address, OWN_MEMORY),
             ..ProcessMemory::default()
         });
         let processes: Vec<ProcessMemory> = memory.filter(|process| process.bytes > 0).collect();
         (!processes.is_empty()).then(|| Usage { processes, ..Usage::default() })
     };
     devices.iter().map(of).collect()
-}
-
-/// Bytes that a process has of a card's own memory. Each open node has the numbers of its client, and duplicates of a
-/// descriptor have the same client.
-fn memory_of(host: &dyn HostFacts, pid: u32, address: &str) -> u64 {
-    let folder = format!("/proc/{pid}/fdinfo");
-    let mut of_client = BTreeMap::new();
-    for text in host.list(&folder).iter().filter_map(|number| host.read(&format!("{folder}/{number}"))) {
-        let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':').map(str::trim));
-        if value("drm-pdev") == Some(address) {
-            let own = text.lines().filter_map(own_memory).fold(0, u64::saturating_add);
-            of_client.insert(value("drm-client-id").map(str::to_owned), own);
-        }
-    }
-    of_client.into_values().fold(0, u64::saturating_add)
-}
-
-/// The bytes in a line such as `drm-total-vram0: 512 MiB`, where they are of the card's own memory.
-fn own_memory(line: &str) -> Option<u64> {
-    let (region, size) = line.strip_prefix("drm-total-")?.split_once(':')?;
-    if !OWN_REGIONS.iter().any(|own| region.starts_with(own)) {
-        return None;
-    }
-    let mut words = size.split_whitespace();
-    let number: u64 = words.next()?.parse().ok()?;
-    match words.next() {
-        None => Some(number),
-        Some("KiB") => number.checked_mul(1 << 10),
-        Some("MiB") => number.checked_mul(1 << 20),
-        Some(_) => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn memory_of_the_card_is_told_from_the_machines() {
-        let cases = [
-            ("drm-total-vram0: 512 MiB", Some(512 << 20)),
-            ("drm-total-local0:\t4 KiB", Some(4096)),
-            ("drm-total-vram1: 7", Some(7)),
-            ("drm-total-system: 1 GiB", None),
-            ("drm-total-gtt: 1 MiB", None),
-            ("drm-resident-vram0: 512 MiB", None),
-            ("drm-pdev: 0000:03:00.0", None),
-        ];
-        for (line, bytes) in cases {
-            assert_eq!(own_memory(line), bytes, "{line}");
-        }
-    }
 }

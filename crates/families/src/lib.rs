@@ -14,6 +14,7 @@
 mod amd;
 mod ascend;
 mod detected;
+mod drm;
 #[cfg(feature = "eighth-family")]
 #[path = "../../../tests/fixtures/eighth_family/family.rs"]
 mod eighth_family;

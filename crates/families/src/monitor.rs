@@ -12,6 +12,9 @@ pub struct Monitor {
     pub holders: fn(&dyn HostFacts, &Watched) -> Option<Holders>,
     /// How much each of these devices is used now, in their order; `None` for those of which nothing is told.
     pub usage: fn(&dyn HostFacts, &[Watched]) -> Vec<Option<Usage>>,
+    /// How many bytes of a device are in use that no process has which is listed or has it open; `None` where that cannot be
+    /// told. It is asked when nobody is to have anything of it, and may take longer than [`Monitor::usage`].
+    pub unlisted: fn(&dyn HostFacts, &Watched) -> Option<u64>,
     /// For how many times as long as a measuring took nobody measures again, where it costs more than a few reads.
     pub rest: u32,
     /// Hears which errors the driver reports of these devices, until it answers `false`: with each error, and at least every

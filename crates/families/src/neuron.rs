@@ -71,6 +71,7 @@ pub(crate) static FAMILY: Family = Family {
         is_available: |_| true,
         holders,
         usage: |host, devices| devices.iter().map(|device| usage(host, device)).collect(),
+        unlisted: |_, _| None,
         rest: 0,
         hear_errors: |_, _, _| (),
         check: None,

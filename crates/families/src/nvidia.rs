@@ -75,6 +75,7 @@ const MONITOR: Monitor = Monitor {
     is_available: |host| host.has_live_nvml(),
     holders: |host, device| host.nvml_holders(&device.id).map(Holders::together),
     usage: |host, devices| devices.iter().map(|device| host.nvml_usage(&device.id)).collect(),
+    unlisted: |host, device| host.nvml_usage(&device.id)?.unlisted_bytes,
     rest: 0,
     hear_errors: |host, devices, hearing| {
         let ids: Vec<String> = devices.iter().map(|device| device.id.clone()).collect();

@@ -63,6 +63,7 @@ pub(crate) static FAMILY: Family = Family {
             Some(Holders { processes, is_exclusive: true, is_busy: false })
         },
         usage: |_, chips| vec![None; chips.len()],
+        unlisted: |_, _| None,
         rest: 0,
         hear_errors: |_, _, _| (),
         check: None,
