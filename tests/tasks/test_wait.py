@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -164,3 +166,66 @@ def test_of_several_failures_the_first_of_the_list_is_raised(tmp_path) -> None:
     with pytest.raises(ray.exceptions.GetTimeoutError):
         ray.get([slow, ray.put(1)], timeout=0)
     (tmp_path / "gate").touch()
+
+
+@pytest.fixture
+def lock_that_is_given_up_only() -> Iterator[None]:
+    """Python never asks a thread to let go of the interpreter's lock: others run where it lets go by itself."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(600)
+    yield
+    sys.setswitchinterval(usual)
+
+
+def waits_until_others_ran(timeout: float | None) -> int:
+    """How often this thread is told the same until another, which has to run in between, has run 100 times."""
+    reference, asked, answered, waits = ray.put(1), threading.Semaphore(0), [], 0
+
+    def answer() -> None:
+        for _ in range(100):
+            asked.acquire()
+            answered.append(None)
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    for number in range(100):
+        asked.release()
+        while len(answered) == number:
+            assert ray.wait([reference], timeout=timeout) == ([reference], [])
+            waits += 1
+    thread.join()
+    return waits
+
+
+@pytest.mark.usefixtures("lock_that_is_given_up_only")
+@pytest.mark.parametrize("timeout", [None, 0.1])
+def test_who_is_told_the_same_again_lets_other_threads_run(timeout) -> None:
+    # One wait each; a thread that is not let run needs hundreds. On a busy machine the other may be late once.
+    assert min(waits_until_others_ran(timeout) for _ in range(5)) < 200
+
+
+def seconds_of(waits: list[list[ray.ObjectRef]], timeout: float | None) -> float:
+    began = time.perf_counter()
+    for one in waits:
+        assert ray.wait(one, timeout=timeout) == (one, [])
+    return time.perf_counter() - began
+
+
+def test_only_an_answer_that_is_repeated_takes_a_moment() -> None:
+    one, two = [ray.put(1)], [ray.put(2)]
+    repeated = seconds_of([one] * 1_000, None)
+    # 0.2 ms each, unless something came meanwhile.
+    assert repeated > 0.1
+    assert seconds_of([one, two] * 500, None) < repeated / 3, "another answer than the last one"
+    assert seconds_of([one] * 1_000, 0) < repeated / 3, "who would not wait does not"
+
+
+def test_a_loop_over_what_is_ready_is_never_held_up() -> None:
+    references = [ray.put(number) for number in range(300)]
+    one = references[:1]
+    held_up = seconds_of([one] * 300, None)
+    began = time.perf_counter()
+    while references:
+        ready, references = ray.wait(references)
+        assert len(ready) == 1
+    assert time.perf_counter() - began < held_up / 2

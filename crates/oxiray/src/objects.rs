@@ -241,7 +241,8 @@ pub fn wait<W: Awaited>(all: Vec<W>, count: usize, limit: Option<Duration>) -> R
     let runtime = process::required()?;
     let waitables = all.iter().map(|one| one.awaited_on(&runtime)).collect::<Result<Vec<_>>>()?;
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-    let mut places = process::patiently(|| runtime.wait(&waitables, count, deadline))?.into_iter().peekable();
+    let found = process::patiently(|| runtime.wait(&waitables, count, deadline))?;
+    let mut places = found.places.into_iter().peekable();
     let (mut ready, mut rest) = (Vec::new(), Vec::new());
     for (place, one) in all.into_iter().enumerate() {
         if places.next_if_eq(&place).is_some() { ready.push(one) } else { rest.push(one) }

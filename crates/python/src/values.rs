@@ -7,14 +7,25 @@ use crate::{context, process, python};
 use bytes::Bytes;
 use oxiray_ids::ObjectId;
 use oxiray_runtime::{
-    AskedPin, Gathered, INLINE_BYTES, Pinned, PinsAhead, Runtime, RuntimeError, ScannedValue, Unmet, Waitable,
+    AskedPin, Gathered, INLINE_BYTES, Pinned, PinsAhead, ReadyPlaces, Runtime, RuntimeError, ScannedValue, Unmet,
+    Waitable,
 };
 use oxiray_wire::message::{Content, FailureCode, Value};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
-use rustc_hash::{FxBuildHasher, FxHashSet};
+use rustc_hash::{FxBuildHasher, FxHashSet, FxHasher};
+use std::cell::Cell;
+use std::hash::{Hash, Hasher};
 use std::time::{Duration, Instant};
+
+/// How long a wait lasts whose answer repeats the one before: enough for another thread to take the interpreter's lock.
+const PAUSE: Duration = Duration::from_micros(200);
+
+thread_local! {
+    /// What this thread's last wait found without waiting: a hash of what was ready, and how many values had come.
+    static LAST_ANSWER: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
+}
 
 /// A serialized value, in the store where it is larger than `inline_bytes`.
 pub(crate) fn keep(
@@ -226,18 +237,46 @@ fn wait_some<'py>(
     }
     let deadline = deadline(timeout)?;
     fetch();
-    let places = process::patiently(py, || runtime.wait(&waitables, count, deadline))?;
-    let places = places.map_err(|error| process::error(py, &error))?;
+    let found = process::patiently(py, || runtime.wait(&waitables, count, deadline))?;
+    let found = found.map_err(|error| process::error(py, &error))?;
     fetch();
+    let_others_run(py, &runtime, &waitables, &found, deadline);
     let (ready, rest) = (PyList::empty(py), PyList::empty(py));
     let mut from = 0;
-    for place in places.into_iter().map(|place| place_beside(place, &unknown)) {
+    for place in found.places.into_iter().map(|place| place_beside(place, &unknown)) {
         rest.set_slice(rest.len(), rest.len(), &references.get_slice(from, place))?;
         ready.append(references.get_item(place)?)?;
         from = place + 1;
     }
     rest.set_slice(rest.len(), rest.len(), &references.get_slice(from, references.len()))?;
     Ok((ready, rest))
+}
+
+/// Waits for a value, at most [`PAUSE`], where this thread was given the same answer before and nothing has come since.
+///
+/// A program that asks again and again for what it has no use for yet is never made to wait, and hardly ever lets go of the
+/// interpreter's lock: threads that it waits for would starve. Whoever acts on what is ready gets another answer next time.
+fn let_others_run(
+    py: Python<'_>,
+    runtime: &Runtime,
+    waitables: &[Waitable],
+    found: &ReadyPlaces,
+    deadline: Option<Instant>,
+) {
+    let Some(values) = found.at_once else {
+        LAST_ANSWER.set(None);
+        return;
+    };
+    let mut ready = FxHasher::default();
+    waitables.len().hash(&mut ready);
+    found.places.iter().map(|place| &waitables[*place]).collect::<Vec<_>>().hash(&mut ready);
+    let answer = Some((ready.finish(), values));
+    if LAST_ANSWER.replace(answer) != answer {
+        return;
+    }
+    let end = Instant::now() + PAUSE;
+    let end = deadline.map_or(end, |deadline| end.min(deadline));
+    py.detach(|| runtime.wait_for_value(values, end));
 }
 
 /// Asks for news of the reference's value; `False` where it is there already.

@@ -72,7 +72,7 @@ pub use runtime::{ActorWork, Runtime, RuntimeError};
 pub use stored::{Figures, Pinned};
 pub use telling::begin_metrics;
 pub use title::show_title;
-pub use waits::Gathered;
+pub use waits::{Gathered, ReadyPlaces};
 
 /// In a process that workers are forked from: what each of them would find out for itself is found out once.
 pub fn before_forks() {

@@ -24,6 +24,15 @@ pub enum Gathered {
     Failed(usize, ScannedValue),
 }
 
+/// What came of a wait for some of many.
+#[derive(Debug)]
+pub struct ReadyPlaces {
+    /// The places of those that are there, in order.
+    pub places: Vec<usize>,
+    /// How many values had come, where enough were there already and nothing was waited for.
+    pub at_once: Option<u64>,
+}
+
 /// A wait for all of `ids`.
 struct WaitForAll<'ids> {
     ids: &'ids [ObjectId],
@@ -116,7 +125,7 @@ impl Runtime {
         self.waiting((ids, true), deadline, |state| wait.look(&mut state.objects))
     }
 
-    /// Waits until `count` of these are there, or `deadline`; the places of the first `count` that are.
+    /// Waits until `count` of these are there, or `deadline`; finds the first `count` that are.
     ///
     /// An item of a call that comes, and a call's end, bring a value each, so values tell of those too.
     pub fn wait(
@@ -124,21 +133,29 @@ impl Runtime {
         waitables: &[Waitable],
         count: usize,
         deadline: Option<Instant>,
-    ) -> Result<Vec<usize>, RuntimeError> {
+    ) -> Result<ReadyPlaces, RuntimeError> {
         let count = count.min(waitables.len());
         let mut wait = Wait { waitables, count, missing: Vec::new(), values_seen: None };
-        let ready = self.shared.with(|state| wait.ready(state));
-        if ready.len() == count {
-            return Ok(ready);
+        let (places, values) = self.shared.with(|state| (wait.ready(state), state.objects.values_came()));
+        if places.len() == count {
+            return Ok(ReadyPlaces { places, at_once: Some(values) });
         }
         wait.missing = (0..waitables.len()).collect();
         let objects: Vec<ObjectId> = waitables.iter().filter_map(Waitable::object).collect();
         let needs_all = count == objects.len() && objects.len() == waitables.len();
         let waited = self.waiting((&objects, needs_all), deadline, |state| wait.is_met(state).then_some(()));
         match waited {
-            Ok(()) | Err(RuntimeError::Unmet(Unmet::TimedOut)) => Ok(self.shared.with(|state| wait.ready(state))),
+            Ok(()) | Err(RuntimeError::Unmet(Unmet::TimedOut)) => {
+                Ok(ReadyPlaces { places: self.shared.with(|state| wait.ready(state)), at_once: None })
+            }
             Err(error) => Err(error),
         }
+    }
+
+    /// Waits until a value has come beside the `seen` ones, or `deadline`, or a signal.
+    pub fn wait_for_value(&self, seen: u64, deadline: Instant) {
+        // Whichever it was, the caller goes on.
+        let _ = self.shared.wait(Some(deadline), |state| (state.objects.values_came() != seen).then_some(()));
     }
 }
 
