@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import signal
 import subprocess
@@ -30,16 +31,53 @@ from starlette.responses import StreamingResponse
 URL = "http://127.0.0.1:8000"
 #: How long anything may take, in seconds.
 PATIENCE_S = 60
+#: How many connections come to every one of a few proxies.
+CONNECTIONS = 30
+#: What the names of applications begin with that have a replica on every node, where there are several.
+EVERYWHERE = "everywhere-"
 
 
 @contextlib.contextmanager
 def running(application: Any, name: str = "default", prefix: str | None = "/") -> Iterator[Any]:
     """The handle of an application that runs meanwhile."""
-    handle = serve.run(application, name=name, route_prefix=prefix)
+    handle = deployed(application, name, prefix)
     try:
         yield handle
     finally:
         serve.delete(name)
+
+
+def deployed(application: Any, name: str = "default", prefix: str | None = "/") -> Any:
+    """Runs an application; returns its handle once every proxy knows the way to it."""
+    have_proxies_everywhere()
+    handle = serve.run(application, name=name, route_prefix=prefix)
+    until(lambda: is_known(prefix))
+    return handle
+
+
+@functools.cache
+def have_proxies_everywhere() -> None:
+    """Sees to it that every node has a proxy, as long as this program runs.
+
+    A node has a proxy as long as it has replicas. Those of nodes on one machine share a port, so that whichever there are take
+    requests; one that comes or goes meanwhile would answer some of a case's with 404, or leave them unanswered.
+    """
+    nodes = [node["NodeID"] for node in ray.nodes()]
+    if len(nodes) == 1:
+        return
+    for number, node in enumerate(nodes):
+        options = {"num_cpus": 0, "label_selector": {"ray.io/node-id": node}}
+        # It has a route: a proxy is not ready before it knows of a route with replicas.
+        serve.run(Pid.options(ray_actor_options=options).bind(), name=f"{EVERYWHERE}{number}", route_prefix=f"/{EVERYWHERE}{number}")
+    until(lambda: [str(one.value) for one in serve.status().proxies.values()] == ["HEALTHY"] * len(nodes))
+
+
+def is_known(prefix: str | None) -> bool:
+    """Whether all proxies know a route. Each of them hears of it for itself, also after `serve.run` has returned."""
+    if prefix is None or len(ray.nodes()) == 1:
+        return True
+    answers = (got("/-/routes") for _ in range(CONNECTIONS))
+    return all(answer.ok and prefix in answer.json() for answer in answers)
 
 
 def until(holds: Callable[[], Any]) -> Any:
@@ -313,7 +351,7 @@ def a_new_version_replaces_the_old() -> Any:
 
     with running(Version.bind(1)) as handle:
         first = handle.remote().result()
-        handle = serve.run(Version.bind(2), route_prefix="/")
+        handle = deployed(Version.bind(2))
         return [first, handle.remote().result(), got().text]
 
 
@@ -334,7 +372,8 @@ def a_new_configuration_is_applied() -> Any:
 
 def applications_lie_beside_each_other() -> Any:
     with running(Adder.bind(1), "one", "/one"), running(Pid.bind(), "two", "/two"):
-        statuses = {name: str(told.status.value) for name, told in serve.status().applications.items()}
+        told = serve.status().applications
+        statuses = {name: str(one.status.value) for name, one in told.items() if not name.startswith(EVERYWHERE)}
         handle = serve.get_app_handle("one")
         return [statuses, handle.remote(1).result(), int(got("/two").text) > 0]
 
@@ -546,6 +585,7 @@ application = Echo.bind()
 def an_application_is_run_by_the_command() -> Any:
     folder = Path(tempfile.mkdtemp())
     (folder / "of_the_command.py").write_text(APPLICATION)
+    have_proxies_everywhere()
     environment = {**os.environ, "RAY_ADDRESS": ray.get_runtime_context().gcs_address}
     command = [sys.executable, "-m", "ray.serve.scripts", "run", "--non-blocking", "--name=command", "--route-prefix=/command"]
     done = subprocess.run(
@@ -555,6 +595,7 @@ def an_application_is_run_by_the_command() -> Any:
     if done.returncode != 0:
         raise RuntimeError(done.stdout + done.stderr)
     try:
+        until(lambda: is_known("/command"))
         return requests.post(f"{URL}/command", data="said", timeout=PATIENCE_S).text
     finally:
         serve.delete("command")
