@@ -321,6 +321,11 @@ class ActorClass:
     def __ray_metadata__(self) -> ActorClassMetadata:
         return ActorClassMetadata(self._class, self.__name__)
 
+    @property
+    def __ray_actor_class__(self) -> type:
+        """The plain class, as libraries ask for it."""
+        return self._class
+
     def __mro_entries__(self, bases: tuple[Any, ...]) -> NoReturn:
         raise ActorClassInheritanceException(
             "Inheriting from actor classes is not currently supported. You can instead inherit from a non-actor base class "

@@ -27,7 +27,7 @@ from oxiray._raylet import (
 )
 from oxiray.util.annotations import AnnotationType, _mark_annotated
 from oxiray.util.debug import _test_some_code_for_memory_leaks
-from oxiray.util.placement_group import _valid_resource_shape
+from oxiray.util.placement_group import _valid_resource_shape, placement_group, placement_group_table, remove_placement_group
 from watching import wait_until
 
 #: The numbers that Ray's protocol has for the states of an actor.
@@ -252,6 +252,18 @@ def test_the_node_and_its_facts() -> None:
     assert list(state.total_resources_per_node()) == [node.node_id]
     with pytest.raises(NotImplementedError, match="oxiray memory"):
         internal_api.get_memory_info_reply(internal_api.get_state_from_address())
+
+
+def test_the_table_of_placement_groups_by_their_identifiers() -> None:
+    group = placement_group([{"CPU": 0.1}] * 2)
+    assert group.wait(timeout_seconds=30)
+    try:
+        told = state.placement_group_table(group.id)
+        assert told == placement_group_table(group)
+        assert set(told["bundles_to_node_id"].values()) == {worker._global_node.node_id}
+        assert state.placement_group_table()[group.id.hex()] == told
+    finally:
+        remove_placement_group(group)
 
 
 def test_small_names() -> None:

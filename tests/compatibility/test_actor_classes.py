@@ -121,6 +121,7 @@ def test_the_plain_class_is_in_the_metadata():
     assert issubclass(Remote.__ray_metadata__.modified_class, Plain)
     assert Remote.__ray_metadata__.modified_class(3).add() == 4
     assert Remote.__ray_metadata__.class_name == "Plain"
+    assert Remote.__ray_actor_class__ is Plain
 
 
 def test_the_plain_function_is_in_the_remote_function():

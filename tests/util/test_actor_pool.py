@@ -147,3 +147,16 @@ def test_methods_with_several_results(gates: list[Any]) -> None:
     pool = ActorPool(gates)
     assert list(pool.map(lambda actor, value: actor.both.remote(value), [1, 2])) == [[1, -1], [2, -2]]
     assert sorted(pool.map_unordered(lambda actor, value: actor.both.remote(value), [1, 2])) == [[1, -1], [2, -2]]
+
+
+def test_libraries_see_who_is_idle_and_who_works(gates: list[Any]) -> None:
+    pool = ActorPool(gates)
+    assert pool._idle_actors == gates
+    assert pool._future_to_actor == {}
+    pool.submit(after, 1)
+    (actor,) = (one for one in gates if one not in pool._idle_actors)
+    ((reference, (number, at_work)),) = pool._future_to_actor.items()
+    assert (number, at_work) == (0, actor)
+    ray.get(actor.open.remote())
+    assert ray.get(reference) == pool.get_next() == 2
+    assert sorted(map(repr, pool._idle_actors)) == sorted(map(repr, gates))

@@ -7,6 +7,8 @@ from typing import Any
 
 from oxiray import _missing, _session
 from oxiray._api import available_resources, cluster_resources, describe_nodes, nodes, timeline
+from oxiray._core import PlacementGroupID
+from oxiray.util.placement_group import PlacementGroup, placement_group_table
 
 _ROWS_MAX = 10_000
 
@@ -79,6 +81,10 @@ class GlobalState:
 
     def get_max_resources_from_cluster_config(self) -> None:
         """None, as where Ray has no autoscaler."""
+
+    def placement_group_table(self, placement_group_id: PlacementGroupID | None = None) -> dict[str, Any]:
+        """What there is to know of one group, or of all by their identifiers."""
+        return placement_group_table(None if placement_group_id is None else PlacementGroup(placement_group_id))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

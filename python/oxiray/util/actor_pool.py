@@ -35,7 +35,8 @@ class ActorPool:
     """
 
     def __init__(self, actors: Iterable[Any]) -> None:
-        self._idle = list(actors)
+        #: Named as Ray names it: libraries look at it.
+        self._idle_actors = list(actors)
         #: What waits for an actor.
         self._pending_submits: list[tuple[Callable[[Any, Any], Any], Any]] = []
         self._under_way: dict[int, _Submission] = {}
@@ -75,10 +76,10 @@ class ActorPool:
 
     def submit(self, fn: Callable[[Any, Value], Any], value: Value) -> None:
         """Calls `fn(actor, value)` with an idle actor, now or as soon as there is one."""
-        if not self._idle:
+        if not self._idle_actors:
             self._pending_submits.append((fn, value))
             return
-        actor = self._idle.pop()
+        actor = self._idle_actors.pop()
         self._under_way[self._submitted] = _Submission(actor, fn(actor, value))
         self._submitted += 1
 
@@ -133,23 +134,28 @@ class ActorPool:
         return result
 
     def _give_back(self, actor: Any) -> None:
-        self._idle.append(actor)
+        self._idle_actors.append(actor)
         self._start_waiting()
 
     def _start_waiting(self) -> None:
-        if self._pending_submits and self._idle:
+        if self._pending_submits and self._idle_actors:
             self.submit(*self._pending_submits.pop(0))
+
+    @property
+    def _future_to_actor(self) -> dict[Any, tuple[int, Any]]:
+        """What is under way, as libraries ask for it: the number of each submission and its actor, by its reference."""
+        return {submission.sentinel(): (index, submission.actor) for index, submission in self._under_way.items()}
 
     def has_free(self) -> bool:
         """Whether an actor is idle and no submission waits for one."""
-        return bool(self._idle) and not self._pending_submits
+        return bool(self._idle_actors) and not self._pending_submits
 
     def pop_idle(self) -> Any:
         """An idle actor, which leaves the pool; None where there is none."""
-        return self._idle.pop() if self.has_free() else None
+        return self._idle_actors.pop() if self.has_free() else None
 
     def push(self, actor: Any) -> None:
         """Adds an actor. Raises `ValueError` where it is in the pool."""
-        if actor in self._idle or any(submission.actor == actor for submission in self._under_way.values()):
+        if actor in self._idle_actors or any(submission.actor == actor for submission in self._under_way.values()):
             raise ValueError(f"Actor already belongs to current ActorPool: {actor!r}")
         self._give_back(actor)
