@@ -75,7 +75,7 @@ class Daemons:
             self.address = f"127.0.0.1:{free.getsockname()[1]}"
         for host in range(MEMBERS + 1):
             self.start(host)
-        os.environ["RAY_TMPDIR"] = str(self.sessions(0))
+        os.environ |= {"OXIRAY_TMPDIR": str(self.sessions(0)), "RAY_TMPDIR": str(self.sessions(0))}
         ray.init(address=self.address, log_to_driver=False)
         until(lambda: len([node for node in ray.nodes() if node["Alive"]]) == MEMBERS + 1, "all nodes are there")
 
