@@ -1,0 +1,1 @@
+"""In place of FlashAttention, which OpenRLHF imports."""

@@ -1,0 +1,1 @@
+"""In place of FlashAttention's functions."""

@@ -1,0 +1,3 @@
+"""In place of vLLM's inputs."""
+
+TokensPrompt = dict
