@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import abc
 import enum
+from contextvars import Token
 
 from oxiray import _core, _missing
-from oxiray._async_context import has_async_methods
+from oxiray._async_context import current_call, has_async_methods
 from oxiray._common.network_utils import build_address, get_localhost_ip, is_ipv6, is_localhost, parse_address
 from oxiray._common.utils import decode, get_or_create_event_loop
 from oxiray._core import (
@@ -108,6 +109,27 @@ class Language(enum.IntEnum):
     CPP = 2
 
 
+class _AsyncTaskId:
+    """The call of an async actor that runs, with the methods of a context variable."""
+
+    def get(self, default: TaskID | None = None) -> TaskID | None:
+        """Its task; `default` outside of such a call."""
+        call = current_call.get()
+        return default if call is None else TaskID.from_hex(call[0])
+
+    def set(self, task: TaskID | None) -> Token[tuple[str, str, str] | None]:
+        """Whom calls from here on are made for: with None, for no call, so that they are not cancelled with the one that runs."""
+        names = (current_call.get() or ("", "", ""))[1:]
+        return current_call.set(None if task is None else (task.hex(), *names))
+
+    def reset(self, token: Token[tuple[str, str, str] | None]) -> None:
+        """Takes back what `set` did."""
+        current_call.reset(token)
+
+
+async_task_id = _AsyncTaskId()
+
+
 def get_all_interfaces_ip() -> str:
     """The address that a server listens on to be reached through every interface of this machine."""
     return "0.0.0.0"
@@ -170,6 +192,7 @@ __all__ = [
     "TaskID",
     "UniqueID",
     "WorkerID",
+    "async_task_id",
     "binary_to_hex",
     "build_address",
     "decode",

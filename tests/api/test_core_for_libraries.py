@@ -21,6 +21,7 @@ from oxiray._private.state import state
 from oxiray._raylet import (
     GcsClient,
     StreamingGeneratorStats,
+    async_task_id,
     merge_instantaneous_total_cython,
     node_labels_match_selector,
     time_weighted_average_cython,
@@ -264,6 +265,41 @@ def test_the_table_of_placement_groups_by_their_identifiers() -> None:
         assert state.placement_group_table()[group.id.hex()] == told
     finally:
         remove_placement_group(group)
+
+
+def test_what_a_cancelled_call_does_at_its_end_may_belong_to_nobody() -> None:
+    @oxiray.remote(num_cpus=0)
+    class Waiting:
+        def __init__(self) -> None:
+            self.seen: list[Any] = []
+
+        async def cancelled(self, own: Any) -> None:
+            own_task = oxiray.get_runtime_context().get_task_id()
+            self.seen.append(async_task_id.get().hex() == own_task)
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                token = async_task_id.set(None)
+                self.seen.append(async_task_id.get())
+                self.seen.append(await own[0].answer.remote())
+                async_task_id.reset(token)
+                self.seen.append(async_task_id.get().hex() == own_task)
+                raise
+
+        async def answer(self) -> str:
+            return "answered"
+
+        async def told(self) -> list[Any]:
+            return self.seen
+
+    actor = Waiting.remote()
+    call = actor.cancelled.remote([actor])
+    wait_until(lambda: len(oxiray.get(actor.told.remote())) == 1)
+    oxiray.cancel(call)
+    with pytest.raises(oxiray.exceptions.TaskCancelledError):
+        oxiray.get(call)
+    assert oxiray.get(actor.told.remote()) == [True, None, "answered", True]
+    assert async_task_id.get() is None, "a program runs no call"
 
 
 def test_small_names() -> None:

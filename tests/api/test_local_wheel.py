@@ -40,11 +40,12 @@ def metadata_of(wheel: zipfile.ZipFile) -> email.message.Message:
 def test_a_library_brings_its_files_and_nothing_of_rays_core(source: Path, tmp_path: Path) -> None:
     with made(source, tmp_path / "out", "data") as wheel:
         taken = {name.removeprefix("oxiray_libraries/") for name in wheel.namelist() if name.startswith("oxiray_libraries/ray/")}
-        assert taken == {"ray/_common/retry.py", "ray/_common/constants.py", "ray/data/__init__.py", "ray/data/deep/inner.py"}
+        common = {f"ray/_common/{name}.py" for name in ("constants", "retry", "test_utils")}
+        assert taken == {*common, "ray/data/__init__.py", "ray/data/deep/inner.py"}
         assert wheel.read("oxiray_libraries/ray/data/__init__.py").decode() == FILES["ray/data/__init__.py"]
         assert b"Oxiray under Ray's name" in wheel.read("ray/__init__.py")
         notice = wheel.read(f"ray-{VERSION}.dist-info/licenses/NOTICE").decode()
-        assert hashlib.sha256(source.read_bytes()).hexdigest() in notice and "The 4 files" in notice
+        assert hashlib.sha256(source.read_bytes()).hexdigest() in notice and "The 5 files" in notice
         assert "Apache License" in wheel.read(f"ray-{VERSION}.dist-info/licenses/LICENSE").decode()
 
 
@@ -194,6 +195,17 @@ from ray._common.usage import usage_lib
 assert not usage_lib.usage_stats_enabled()
 """
     done = run_with(("data",), tmp_path, program)
+    assert done.returncode == 0, done.stderr
+
+
+def test_helpers_for_tests_and_examples_come_with_a_library(tmp_path: Path) -> None:
+    program = """
+from ray.serve._private.test_utils import PrometheusTimeseries, SignalActor
+import ray.tune.examples.one, oxiray._common.test_utils
+assert SignalActor is oxiray._common.test_utils.SignalActor, "Oxiray's own goes first"
+assert PrometheusTimeseries.__name__ == "PrometheusTimeseries"
+"""
+    done = run_with(("serve", "tune"), tmp_path, program)
     assert done.returncode == 0, done.stderr
 
 

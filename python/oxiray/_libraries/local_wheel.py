@@ -184,7 +184,7 @@ def _notice(official_version: str, libraries: tuple[str, ...], official: Path, t
         f"whose SHA-256 is {source}. Copyright of the Ray authors; Apache License 2.0, whose\n"
         "text is in LICENSE. Files under ray/_private/thirdparty keep the notices of their own authors.\n\n"
         "Left out of that wheel: Ray's core and its native programs, its dashboard and autoscaler, the reports of usage to\n"
-        "Ray's makers, C++ and Java, tests and examples, and the libraries that are not named above.\n"
+        "Ray's makers, C++ and Java, tests, and the libraries that are not named above.\n"
         "The files under ray/ and oxiray_ray_alias/ are Oxiray's, under the same licence.\n"
     )
 
