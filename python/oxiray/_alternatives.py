@@ -7,7 +7,8 @@ stale, never wrong, when Oxiray grows.
 from __future__ import annotations
 
 _LIBRARY = "is a library on top of Ray that Oxiray does not carry"
-_INSTALLED = "is a library of Ray's that is not installed: `oxiray ray install \"{0}\"` takes its files over, to run on Oxiray"
+#: What is said of a library whose files can be taken over.
+INSTALLED = "is a library of Ray's that is not installed: `oxiray ray install \"{0}\"` takes its files over, to run on Oxiray"
 _CLIENT = "is Ray Client, which Ray deprecates: connect with init(address='host:port') instead"
 _TRAINS = "is not in this version: use ray.train.torch.TorchTrainer, or DataParallelTrainer"
 _FIRST_VERSION = "belongs to the first version of Ray Train: use the trainers of ray.train, and report() in the function"
@@ -28,7 +29,7 @@ ALTERNATIVES = {
     "cpp_function": "calls C++ functions, which Oxiray does not run: wrap them in a Python function",
     "cross_language": "calls Java and C++, which Oxiray does not run: wrap them in a Python function. For Rust, see oxiray.rust",
     "dag": "belongs to compiled graphs: bind() and execute() are there; call .remote() and pass references for the rest",
-    "data": _INSTALLED.format("data"),
+    "data": INSTALLED.format("data"),
     "experimental": "is not promised to stay by Ray, and is not in this version",
     "experimental.compiled_dag_ref": "belongs to compiled graphs: call .remote() and pass references instead",
     "experimental.dynamic_resources": "was removed from Ray too: give resources to init() or `oxiray start`",
@@ -36,8 +37,8 @@ ALTERNATIVES = {
     "java_actor_class": _JAVA,
     "java_function": _JAVA,
     "llm": f"{_LIBRARY}: run the inference engine in an actor",
-    "rllib": _INSTALLED.format("rllib"),
-    "serve": _INSTALLED.format("serve"),
+    "rllib": INSTALLED.format("rllib"),
+    "serve": INSTALLED.format("serve"),
     "train.base_trainer": _FIRST_VERSION,
     "train.context": "has its names in ray.train: get_context and TrainContext",
     "train.error": _FIRST_VERSION,
@@ -60,7 +61,7 @@ ALTERNATIVES = {
     "train.v2.torch.train_loop_utils": "has its names in ray.train.torch",
     "train.v2.xgboost": f"{_TRAINS}, with xgboost's RabitTracker in the function",
     "train.xgboost": f"{_TRAINS}, with xgboost's RabitTracker in the function",
-    "tune": _INSTALLED.format("tune"),
+    "tune": INSTALLED.format("tune"),
     "util.check_open_ports": "asks a service of Ray's makers; Oxiray opens no TCP port",
     "util.client": _CLIENT,
     "util.debugpy": "is Ray's debugger for an editor, which opens a port: call breakpoint() inside the task, and run `oxiray debug`; or call debugpy.listen() there",

@@ -76,7 +76,15 @@ def alternative(name: str) -> str | None:
 
 def advice(name: str) -> str:
     """Why `ray.<name>` is not there, in a sentence."""
-    known = alternative(name)
+    from oxiray._alternatives import INSTALLED
+    from oxiray._libraries import loading
+
+    known, library = alternative(name), name.partition(".")[0]
+    if known == INSTALLED.format(library) and library in loading.installed():
+        return (
+            f"`ray.{name}` is not among the modules of `ray.{library}` that were taken over from Ray 2.60: it has no such module, or "
+            "Oxiray leaves it out."
+        )
     if known is not None:
         return f"`ray.{name}` {known}."
     if is_of_ray(name):

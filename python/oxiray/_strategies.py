@@ -51,8 +51,23 @@ def told(options: _options.TaskOptions | _options.ActorOptions, label: str) -> T
     return (kind, b"", False, False, False, [], [], selectors, *_NO_GROUP) if kind or selectors else None
 
 
+def taken(options: _options.TaskOptions | _options.ActorOptions) -> Any:
+    """The strategy that what is made has: that of the placement group which captures it, where one does."""
+    within = _group_of(options)
+    return options.scheduling_strategy or "DEFAULT" if within is None else PlacementGroupSchedulingStrategy(*within)
+
+
 def _within(options: _options.TaskOptions | _options.ActorOptions, label: str) -> Told | None:
     """Where a placement group is named, or captures what this process makes."""
+    within = _group_of(options)
+    if within is None:
+        return None
+    group, index, captures = within
+    _check_room(group, index, options, label)
+    return _WITHIN, b"", False, False, False, [], [], [], group.id.binary(), index + 1, captures
+
+
+def _group_of(options: _options.TaskOptions | _options.ActorOptions) -> tuple[PlacementGroup, int, bool] | None:
     strategy = options.scheduling_strategy
     if isinstance(strategy, PlacementGroupSchedulingStrategy):
         group, index = strategy.placement_group, strategy.placement_group_bundle_index
@@ -72,10 +87,7 @@ def _within(options: _options.TaskOptions | _options.ActorOptions, label: str) -
     if not isinstance(group, PlacementGroup):
         group = PlacementGroup.empty()
     check_placement_group_index(group, index)
-    if group.is_empty:
-        return None
-    _check_room(group, index, options, label)
-    return _WITHIN, b"", False, False, False, [], [], [], group.id.binary(), index + 1, captures
+    return None if group.is_empty else (group, index, bool(captures))
 
 
 def _check_room(

@@ -12,14 +12,15 @@ from __future__ import annotations
 import inspect
 import logging
 import pickle
+from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn, TypeVar, Union
 
-from oxiray import _core, _option_rules, _options, _pickling, _serialization, _session, _strategies, _tracing
+from oxiray import _core, _gpu_memory, _option_rules, _options, _pickling, _serialization, _session, _strategies, _tracing
 from oxiray._async_context import has_async_methods
 from oxiray._gathering import GATHER, HOLD
 from oxiray._worker_exit import exit_actor as exit_actor
 from oxiray.exceptions import ActorAlreadyExistsError
-from oxiray.remote_function import Positions, code_of, is_generator_function, stream_terms
+from oxiray.remote_function import Launched, Positions, code_of, is_generator_function, stream_terms
 
 logger = logging.getLogger("ray")
 
@@ -27,6 +28,8 @@ logger = logging.getLogger("ray")
 _STATES = {"PENDING_CREATION": 1, "ALIVE": 2, "RESTARTING": 3, "DEAD": 4}
 #: Methods that every actor has.
 _BUILT_IN = ("__ray_ready__", "__ray_call__", "__ray_terminate__")
+#: As `remote_function._task_launch_hook`, for actors that are made.
+_actor_launch_hook: Callable[[Launched, dict[str, float], Any], None] | None = None
 
 
 class ActorClassInheritanceException(TypeError):
@@ -357,6 +360,9 @@ class ActorClass:
         if (bind := self._code["positions"].bind) is not None:
             bind(*args, **kwargs)
         _session.ensure()
+        if _actor_launch_hook is not None:
+            launched = Launched(self._class.__module__, self.__name__, "__init__")
+            _actor_launch_hook(launched, _gpu_memory.outward(options.running), _strategies.taken(options))
         if "body" not in self._code:
             self._code["body"] = code_of(self._class)
         traits = Traits(

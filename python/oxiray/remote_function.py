@@ -12,16 +12,30 @@ import functools
 import inspect
 import logging
 import sys
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn
 
-from oxiray import _core, _options, _pickling, _serialization, _session, _strategies, _tracing
+from oxiray import _core, _gpu_memory, _options, _pickling, _serialization, _session, _strategies, _tracing
 
 logger = logging.getLogger("ray")
+
+#: Called with what is called, its resources and its strategy at each call in this process, where a library sets it under
+#: this name of Ray's: Tune refuses what a trial's placement group has no room for. What it raises, `remote()` raises.
+_task_launch_hook: Callable[[Launched, dict[str, float], Any], None] | None = None
 
 #: A function's code larger than this is refused, in bytes: it carries data that belongs into `put`.
 CODE_BYTES_LIMIT = 100_000_000
 #: One larger than this is told of.
 CODE_BYTES_USUAL = 10_000_000
+
+
+class Launched(NamedTuple):
+    """What is called, with the names that Ray's descriptors have."""
+
+    module_name: str
+    #: Empty for a function.
+    class_name: str
+    function_name: str
 
 
 def code_of(target: Any) -> bytes:
@@ -121,6 +135,9 @@ class RemoteFunction:
         """Runs the function in another process; returns a reference to its result (a list for several, None for none)."""
         if self._generation != _session.generation or self._caller is None:
             self._prepare()
+        if _task_launch_hook is not None:
+            launched = Launched(self._function.__module__, "", self._function.__name__)
+            _task_launch_hook(launched, _gpu_memory.outward(self._options.resources), _strategies.taken(self._options))
         try:
             return self._caller.call(args, kwargs)
         except TypeError as error:

@@ -29,6 +29,7 @@ from oxiray._raylet import (
 from oxiray.util.annotations import AnnotationType, _mark_annotated
 from oxiray.util.debug import _test_some_code_for_memory_leaks
 from oxiray.util.placement_group import _valid_resource_shape, placement_group, placement_group_table, remove_placement_group
+from oxiray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from watching import wait_until
 
 #: The numbers that Ray's protocol has for the states of an actor.
@@ -300,6 +301,64 @@ def test_what_a_cancelled_call_does_at_its_end_may_belong_to_nobody() -> None:
         oxiray.get(call)
     assert oxiray.get(actor.told.remote()) == [True, None, "answered", True]
     assert async_task_id.get() is None, "a program runs no call"
+
+
+def test_a_hook_sees_what_is_launched_and_may_refuse_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, str, str, dict[str, float], Any]] = []
+
+    def look(launched: Any, resources: dict[str, float], strategy: Any) -> None:
+        seen.append((launched.module_name, launched.class_name, launched.function_name, resources, strategy))
+        if resources.get("GPU"):
+            raise RuntimeError("no room for it")
+
+    @oxiray.remote(num_cpus=0.5)
+    def plain() -> int:
+        return 1
+
+    @oxiray.remote(num_cpus=0)
+    class Made:
+        def answer(self) -> int:
+            return 2
+
+    group = oxiray.util.placement_group([{"CPU": 1}])
+    within = PlacementGroupSchedulingStrategy(group, 0, True)
+    monkeypatch.setattr("oxiray.remote_function._task_launch_hook", look)
+    monkeypatch.setattr("oxiray.actor._actor_launch_hook", look)
+    assert oxiray.get([plain.remote(), plain.options(scheduling_strategy="SPREAD").remote()]) == [1, 1]
+    assert oxiray.get(plain.options(scheduling_strategy=within).remote()) == 1
+    assert oxiray.get(Made.remote().answer.remote()) == 2
+    module = plain._function.__module__
+    assert [one[:4] for one in seen[:3]] == [(module, "", "plain", {"CPU": 0.5})] * 3
+    assert [one[4] for one in seen[:2]] == ["DEFAULT", "SPREAD"]
+    assert isinstance(seen[2][4], PlacementGroupSchedulingStrategy) and seen[2][4].placement_group == group
+    assert seen[3][:3] == (module, "Made", "__init__")
+    for refused in (plain, Made):
+        with pytest.raises(RuntimeError, match="no room for it"):
+            refused.options(num_gpus=1).remote()
+    oxiray.util.remove_placement_group(group)
+
+
+def test_what_a_group_captures_is_told_to_a_hook() -> None:
+    @oxiray.remote(num_cpus=1)
+    def inside() -> tuple[bool, str]:
+        from oxiray import remote_function
+
+        told: list[Any] = []
+        remote_function._task_launch_hook = lambda launched, resources, strategy: told.append(strategy)
+        try:
+            oxiray.get(plain.options(num_cpus=0).remote())
+        finally:
+            remote_function._task_launch_hook = None
+        return told[0].placement_group_capture_child_tasks, told[0].placement_group.id.hex()
+
+    @oxiray.remote
+    def plain() -> None:
+        pass
+
+    group = oxiray.util.placement_group([{"CPU": 1}])
+    within = PlacementGroupSchedulingStrategy(group, placement_group_capture_child_tasks=True)
+    assert oxiray.get(inside.options(scheduling_strategy=within).remote()) == (True, group.id.hex())
+    oxiray.util.remove_placement_group(group)
 
 
 def test_small_names() -> None:

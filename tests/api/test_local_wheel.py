@@ -242,8 +242,15 @@ def test_what_is_not_installed_says_how_it_is(tmp_path: Path) -> None:
         done = run_with(("data",), tmp_path, statement)
         assert "ImportError" in done.stderr or "ModuleNotFoundError" in done.stderr
         assert 'oxiray ray install "tune"' in done.stderr
-    done = run_with((), tmp_path, "from ray.data import range; range(3)")
+    (other := tmp_path / "other").mkdir()
+    done = run_with((), other, "from ray.data import range; range(3)")
     assert 'oxiray ray install "data"' in done.stderr
+
+
+def test_a_module_that_an_installed_library_lacks_is_not_said_to_be_installable(tmp_path: Path) -> None:
+    done = run_with(("data",), tmp_path, "import ray.data.integration")
+    assert "ModuleNotFoundError: `ray.data.integration` is not among the modules of `ray.data`" in done.stderr
+    assert "oxiray ray install" not in done.stderr
 
 
 def test_compat_knows_what_is_installed(tmp_path: Path) -> None:

@@ -531,6 +531,31 @@ def resources_of_each_configuration() -> Any:
         return sorted(result.metrics["cpus"] for result in results)
 
 
+def a_trial_without_room_for_what_it_launches() -> Any:
+    """What a trial starts that its resources have no room for is refused, where it would wait for ever."""
+
+    def launching(config: dict[str, Any]) -> None:
+        @ray.remote(num_cpus=1)
+        def task() -> int:
+            return 1
+
+        @ray.remote(num_cpus=1)
+        class Actor:
+            def answer(self) -> int:
+                return 2
+
+        called = task.remote() if config["kind"] == "task" else Actor.remote().answer.remote()
+        tune.report({"value": ray.get(called)})
+
+    with tempfile.TemporaryDirectory() as folder:
+        space = {"kind": tune.grid_search(["task", "actor"])}
+        texts = [str(result.error) for result in fit(launching, space, folder)]
+        roomy = tune.with_resources(launching, tune.PlacementGroupFactory([{"CPU": 1}, {"CPU": 1}]))
+        values = [result.metrics["value"] for result in fit(roomy, space, folder)]
+    refused = [f"No trial resources are available for launching the {kind}" in text for kind, text in zip(("task", "actor"), texts, strict=True)]
+    return [refused, values]
+
+
 def failing_fast() -> Any:
     with tempfile.TemporaryDirectory() as folder:
         run = {"failure_config": tune.FailureConfig(fail_fast=True)}
