@@ -244,9 +244,9 @@ impl Core {
         self.at_node(|node| node.killed_for_memory(worker, level));
     }
 
-    /// The devices that are set aside on this machine for a placement group.
-    pub fn devices_of_group(&self, group: PlacementGroupId) -> BTreeSet<DeviceSlot> {
-        self.node().devices_of_group(group)
+    /// The devices that are set aside on this machine for each placement group, of which some may have none.
+    pub fn devices_of_groups(&self) -> BTreeMap<PlacementGroupId, BTreeSet<DeviceSlot>> {
+        self.node().devices_of_groups()
     }
 
     /// Whether it matters who is in the worker's control group.

@@ -121,9 +121,10 @@ impl World {
     fn check_realm(&mut self, process: ProcessIndex, assign: &Assign) {
         let told = assign.fence.as_ref().map(denied_by);
         if let Some(denied) = &told {
-            let realm = self.realm_of(process, assign.group);
-            let others = self.gpus_of(self.processes[process].node).difference(&realm).copied().collect();
-            assert_eq!(denied, &others, "ISOLATION-2");
+            let devices = self.gpus_of(self.processes[process].node);
+            let kept: BTreeSet<u32> = devices.difference(denied).copied().collect();
+            let realms = self.realms_of(process, assign.group);
+            assert!(realms.contains(&kept), "ISOLATION-2: it may open {kept:?}, and its realm is one of {realms:?}");
         }
         self.processes[process].access.is_told(told);
     }
@@ -135,11 +136,14 @@ impl World {
         self.processes[process].access.open_all(&devices);
     }
 
-    /// What a process was granted, and its placement group on its machine.
-    fn realm_of(&self, process: ProcessIndex, group: Option<PlacementGroupId>) -> BTreeSet<u32> {
+    /// What a process was granted, and its placement group on its machine: as that was when the node decided, and the group
+    /// may have been removed since.
+    fn realms_of(&self, process: ProcessIndex, group: Option<PlacementGroupId>) -> Vec<BTreeSet<u32>> {
         let found = &self.processes[process];
-        let of_group = group.map(|group| self.nodes[found.node].core.devices_of_group(group)).unwrap_or_default();
-        slots(&found.devices).into_iter().chain(of_group.into_iter().map(|(_, slot)| slot)).collect()
+        let own = slots(&found.devices);
+        let Some(group) = group else { return vec![own] };
+        let known = self.nodes[found.node].turn.devices_of_groups.iter().filter(|(of, _)| *of == group);
+        known.map(|(_, devices)| own.union(devices).copied().collect()).collect()
     }
 
     /// KERNEL-1, of all workers of a node.

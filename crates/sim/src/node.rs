@@ -12,7 +12,7 @@ use oxiray_accelerators::{Detection, DeviceUse, Usage, offer};
 use oxiray_families::{Health, Recovery};
 use oxiray_fence::Isolation;
 use oxiray_head::Core;
-use oxiray_ids::NodeId;
+use oxiray_ids::{NodeId, PlacementGroupId};
 use oxiray_machine::{CheckOutcome, DeviceQuestion, DeviceSlot, Effect, IsolationPlan, Key, Plan, TemplateKey};
 use oxiray_resources::{Inventory, ResourceName};
 use oxiray_wire::Message;
@@ -69,7 +69,15 @@ pub(crate) struct Node {
     pub(crate) unresumed: BTreeSet<Key>,
     /// What was asked about devices, and is not answered.
     pub(crate) questions: BTreeMap<u64, AskedOfDevices>,
-    next_turn: Option<Micros>,
+    pub(crate) turn: Turn,
+}
+
+/// When a node decides next, and between what its decision lies.
+#[derive(Debug, Default)]
+pub(crate) struct Turn {
+    next: Option<Micros>,
+    /// The devices of each placement group, as they were at some moment since the last turn.
+    pub(crate) devices_of_groups: BTreeSet<(PlacementGroupId, BTreeSet<u32>)>,
 }
 
 /// How much memory each GPU has: no multiple of a ten-thousandth.
@@ -80,6 +88,13 @@ impl Node {
     pub(crate) fn forget_stream(&mut self, key: Key) {
         self.streams.remove(&key);
         self.over.remove(&key);
+    }
+
+    /// What it decides now goes by these, although they may change again before its decision is carried out.
+    fn note_groups(&mut self) {
+        let groups = self.core.devices_of_groups().into_iter();
+        let slots = |devices: BTreeSet<DeviceSlot>| devices.into_iter().map(|(_, slot)| slot).collect();
+        self.turn.devices_of_groups.extend(groups.map(|(group, devices)| (group, slots(devices))));
     }
 }
 
@@ -132,7 +147,7 @@ impl World {
             away_since: None,
             unresumed: BTreeSet::new(),
             questions: BTreeMap::new(),
-            next_turn: None,
+            turn: Turn::default(),
         }
     }
 
@@ -194,6 +209,7 @@ impl World {
     /// A node is told what time it is, before anything else that it hears.
     pub(crate) fn wake(&mut self, node: NodeIndex) {
         let found = &mut self.nodes[node];
+        found.note_groups();
         found.core.set_now(found.clock.shows(self.now));
     }
 
@@ -209,7 +225,9 @@ impl World {
     /// Carries out what the core decides until it decides nothing more.
     pub(crate) fn settle(&mut self, node: NodeIndex) {
         while self.nodes[node].is_alive {
+            self.nodes[node].note_groups();
             let effects = self.nodes[node].core.settle();
+            self.nodes[node].note_groups();
             if effects.is_empty() {
                 break;
             }
@@ -223,10 +241,11 @@ impl World {
         self.nodes[node].core.audit();
         self.check_fences(node);
         let found = &mut self.nodes[node];
+        found.turn.devices_of_groups.clear();
         if let Some(at) = found.core.next_alarm().map(|at| found.clock.when(at).max(self.now + 1))
-            && found.next_turn.is_none_or(|planned| at < planned || planned <= self.now)
+            && found.turn.next.is_none_or(|planned| at < planned || planned <= self.now)
         {
-            found.next_turn = Some(at);
+            found.turn.next = Some(at);
             self.agenda.plan(at, Event::Turn(node));
         }
     }

@@ -53,6 +53,8 @@ seeds! {
     seeds_500_to_1000: 500..1000,
     seeds_1000_to_1500: 1000..1500,
     seeds_1500_to_2000: 1500..2000,
+    // A worker is placed in a group and the group is removed before its node has its turn.
+    seed_3395: 3395..3396,
 }
 
 #[test]

@@ -51,9 +51,11 @@ impl NodeCore {
         ]
     }
 
-    /// The devices that are set aside here for a placement group.
-    pub fn devices_of_group(&self, group: PlacementGroupId) -> BTreeSet<DeviceSlot> {
-        devices_of(self.bundles_in(group))
+    /// The devices that are set aside here for each placement group, of which some may have none.
+    pub fn devices_of_groups(&self) -> BTreeMap<PlacementGroupId, BTreeSet<DeviceSlot>> {
+        let bundles = self.head.iter().flat_map(|head| head.bundles.iter());
+        let groups: BTreeSet<PlacementGroupId> = bundles.map(|((group, _), _)| group).collect();
+        groups.into_iter().map(|group| (group, devices_of(self.bundles_in(group)))).collect()
     }
 
     /// What is granted of each resource.
