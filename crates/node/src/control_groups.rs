@@ -39,6 +39,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// How many processes and threads a worker may have, with all that it starts, where nothing is said.
 const PROCESSES_MAX: u64 = 4096;
@@ -50,6 +51,8 @@ const MEMORY_VARIABLE: &str = "OXIRAY_MEMORY_LIMITS";
 const LEAF: &str = "oxiray.leaf";
 /// How the groups of daemons are called.
 const PREFIX: &str = "oxiray-";
+/// A group that nobody has locked for so long is nobody's: who makes one locks it at once.
+const UNLOCKED_MAX: Duration = Duration::from_secs(60);
 /// The controller that keeps processes to memory of devices, of version 2 only.
 const DEVICE_MEMORY: &str = "dmem";
 /// The file of a session that names its groups.
@@ -547,10 +550,13 @@ fn sweep(above: &Path) {
     for entry in fs::read_dir(above).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()?.parse().ok());
-        // One that was made just now is not locked yet; a dead daemon in another namespace of processes is not known.
+        let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()?.parse::<i32>().ok());
+        // One that was made just now is not locked yet. Of a daemon in another namespace of processes the number says nothing here.
         let is_dead = pid.and_then(Pid::from_raw).is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH));
-        if let Some(_lock) = is_dead.then(|| locked(&entry.path())).flatten() {
+        let made = entry.metadata().and_then(|about| about.modified());
+        let is_old = made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age > UNLOCKED_MAX));
+        let has_number = pid.is_some();
+        if let Some(_lock) = (has_number && (is_dead || is_old)).then(|| locked(&entry.path())).flatten() {
             // Where somebody does not die, the group stays for the next daemon.
             let _ = end_processes_in(&entry.path());
             remove_tree(&entry.path());

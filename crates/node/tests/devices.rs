@@ -29,6 +29,8 @@ struct Node {
     driver: Key,
     last_pid: u32,
     leases: Vec<(LeaseNumber, Key)>,
+    /// What the library was asked and has not answered: of a device, and of all.
+    unanswered: [usize; 2],
 }
 
 impl Node {
@@ -60,7 +62,7 @@ impl Node {
         let mut core = Core::new(plan, "/session".into(), "127.0.0.1:1".into(), desk.monitored(), now);
         let driver = core.new_key();
         core.driver_joined(driver, Driver { interpreter: "python".into(), ..Driver::default() });
-        let mut node = Self { core, desk, now, driver, last_pid: 700, leases: Vec::new() };
+        let mut node = Self { core, desk, now, driver, last_pid: 700, leases: Vec::new(), unanswered: [0; 2] };
         node.settle();
         node
     }
@@ -89,11 +91,13 @@ impl Node {
                     }
                     Effect::AskDevice(question) => {
                         self.desk.ask(question);
-                        self.hear();
+                        self.unanswered[0] += 1;
+                        self.hear_all();
                     }
                     Effect::MeasureDevices => {
                         self.desk.measure();
-                        self.hear();
+                        self.unanswered[1] += 1;
+                        self.hear_all();
                     }
                     _ => {}
                 }
@@ -101,15 +105,27 @@ impl Node {
         }
     }
 
-    /// Waits for a word of the library's thread, which has its own time.
+    /// Waits for what the library's thread was asked for: the node's time does not pass meanwhile. It says other things, too.
+    fn hear_all(&mut self) {
+        while self.unanswered != [0; 2] {
+            self.hear();
+        }
+    }
+
     fn hear(&mut self) {
         let limit = Timespec { tv_sec: 60, tv_nsec: 0 };
         let heard = poll(&mut [PollFd::new(&self.desk, PollFlags::IN)], Some(&limit)).expect("a descriptor");
         assert_eq!(heard, 1, "the library answers");
         for answer in self.desk.answers() {
             match answer {
-                DeviceAnswer::Residue(question, residue) => self.core.device_answered(&question, residue),
-                DeviceAnswer::Uses(uses) => self.core.devices_measured(uses),
+                DeviceAnswer::Residue(question, residue) => {
+                    self.unanswered[0] -= 1;
+                    self.core.device_answered(&question, residue);
+                }
+                DeviceAnswer::Uses(uses) => {
+                    self.unanswered[1] -= 1;
+                    self.core.devices_measured(uses);
+                }
                 DeviceAnswer::Opened(found) => self.core.nodes_opened(&found),
                 DeviceAnswer::Failed(seen) => self.core.devices_failed(vec![seen]),
                 DeviceAnswer::Tested(device, outcome) => self.core.device_tested(&device, outcome),

@@ -1,6 +1,7 @@
 //! Groups of both versions, recorded as folders: a folder knows no controllers, and holds what is written.
 
 use super::*;
+use std::time::SystemTime;
 
 fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
@@ -135,8 +136,14 @@ fn what_dead_daemons_left_is_removed_unless_somebody_has_it() {
     let living = above.path().join(format!("oxiray-{}-00000003", std::process::id()));
     let other = above.path().join("oxiray-fence-7");
     let full = above.path().join(format!("oxiray-{dead}-00000004"));
-    for group in [&left, &kept, &living, &other, &full] {
+    // Its daemon was the first process of another namespace; here somebody else has that number.
+    let old = above.path().join(format!("oxiray-{}-00000005", std::process::id()));
+    for group in [&left, &kept, &living, &other, &full, &old] {
         fs::create_dir(group).expect("made");
+    }
+    let long_ago = SystemTime::now() - 2 * UNLOCKED_MAX;
+    for group in [&old, &other] {
+        fs::File::open(group).and_then(|group| group.set_modified(long_ago)).expect("its time is set");
     }
     fs::create_dir(left.join("w1")).expect("made");
     // Where this is no control group, a file stands for what keeps it from being removed.
@@ -144,7 +151,8 @@ fn what_dead_daemons_left_is_removed_unless_somebody_has_it() {
     let lock = locked(&kept).expect("GROUPS-5: nobody has it");
     assert!(locked(&kept).is_none());
     sweep(above.path());
-    assert_eq!([&left, &kept, &living, &other, &full].map(|group| group.exists()), [false, true, true, true, true]);
+    let is_there = [&left, &kept, &living, &other, &full, &old].map(|group| group.exists());
+    assert_eq!(is_there, [false, true, true, true, true, false]);
     drop(lock);
     sweep(above.path());
     assert!(!kept.exists());
