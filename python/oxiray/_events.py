@@ -31,6 +31,9 @@ _waiting: dict[bytes, list[Callable[[], None]]] = {}
 _watching: dict[bytes, list[Callable[[bytes], None]]] = {}
 
 
+#: What the thread prints with.
+_printer: _Printer | None = None
+
 #: Whether the lines of workers are shown with whose they are; structured logs say it themselves.
 _with_names = True
 
@@ -81,17 +84,30 @@ def finish(timeout: float) -> None:
         thread.join(timeout)
 
 
+def own_threads() -> set[int | None]:
+    """The threads that print news, by their identifiers; what others asked to be called for runs in the first, too."""
+    thread, printer = _thread, _printer
+    timer = None if printer is None else printer.timer
+    return {one.ident for one in (thread, timer) if one is not None}
+
+
+def calls_somebody() -> bool:
+    """Whether somebody is called when a value is there, or when an object ends."""
+    return bool(_waiting or _watching)
+
+
 def forget() -> None:
     """In a forked child there is no such thread, and nobody is left who could release a lock that was held."""
-    global _thread, _lock
+    global _thread, _lock, _printer
     _lock = threading.RLock()
-    _thread = None
+    _thread = _printer = None
     _waiting.clear()
     _watching.clear()
 
 
 def _serve() -> None:
-    printer = _Printer()
+    global _printer
+    _printer = printer = _Printer()
     try:
         _tell_news(printer)
     finally:
@@ -161,7 +177,7 @@ class _Printer:
         self._repeats = _repeats.configured()
         self._lock = threading.Lock()
         #: Runs while something is held back.
-        self._timer: threading.Timer | None = None
+        self.timer: threading.Timer | None = None
 
     def take(self, pid: int, name: str, is_error: bool, lines: bytes, ip: str) -> None:
         found = [_repeats.Line(pid, name, is_error, line, ip) for line in lines.decode("utf-8", "replace").splitlines()]
@@ -173,22 +189,22 @@ class _Printer:
 
     def finish(self) -> None:
         with self._lock:
-            if self._timer is not None:
-                self._timer.cancel()
+            if self.timer is not None:
+                self.timer.cancel()
             if self._repeats is not None:
                 _print_lines(self._repeats.rest())
 
     def _look_again(self) -> None:
         wait_s = None if self._repeats is None else self._repeats.wait_s()
-        if wait_s is None or self._timer is not None:
+        if wait_s is None or self.timer is not None:
             return
-        self._timer = threading.Timer(wait_s, self._tell_due)
-        self._timer.daemon = True
-        self._timer.start()
+        self.timer = threading.Timer(wait_s, self._tell_due)
+        self.timer.daemon = True
+        self.timer.start()
 
     def _tell_due(self) -> None:
         with self._lock:
-            self._timer = None
+            self.timer = None
             if self._repeats is not None:
                 _print_lines(self._repeats.due())
             self._look_again()

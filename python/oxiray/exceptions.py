@@ -462,7 +462,9 @@ class TaskUnschedulableError(RayError):
 
 
 class DeviceDeadlockError(TaskUnschedulableError):
-    """The task waits for what is held by tasks that wait for it, or for each other: none of them could ever go on.
+    """What is awaited needs what is held by those who wait for it, or for each other: none of them could ever go on.
+
+    Held may be also by an actor without a call or by a placement group, where nobody who goes on could end it.
 
     It is raised where the result is awaited, `OXIRAY_DEADLOCK_WAIT_S` seconds after the wait was found. Not an error of
     Ray's, where such tasks wait for ever.

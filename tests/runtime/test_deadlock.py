@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
+import textwrap
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +16,14 @@ import pytest
 from watching import wait_until
 
 import oxiray as ray
-from oxiray.exceptions import ActorUnschedulableError, DeviceDeadlockError, GetTimeoutError, RayTaskError
+from oxiray.exceptions import (
+    ActorUnschedulableError,
+    DeviceDeadlockError,
+    GetTimeoutError,
+    RayTaskError,
+    TaskPlacementGroupRemoved,
+)
+from oxiray.util.placement_group import placement_group, remove_placement_group
 
 
 @pytest.fixture
@@ -151,6 +163,239 @@ def test_an_actor_that_waits_for_another(start: Any) -> None:
 
     with pytest.raises(ActorUnschedulableError, match="would for ever"):
         ray.get(Outer.remote().use.remote(), timeout=60)
+
+
+@ray.remote(num_gpus=1)
+class Idle:
+    """Has a device, and mostly nothing to do."""
+
+    def __init__(self) -> None:
+        self.threads: list[threading.Thread] = []
+
+    def value(self) -> int:
+        return 5
+
+    def end_after(self, seconds: float) -> None:
+        self.threads.append(threading.Timer(seconds, os._exit, [0]))
+        self.threads[-1].start()
+
+
+@ray.remote
+def beside_an_actor(timeout: float | None = None) -> int:
+    idle = Idle.remote()
+    assert ray.get(idle.value.remote()) == 5
+    return int(ray.get(leaf.remote(1), timeout=timeout))
+
+
+def test_an_actor_that_nobody_calls_before_it_is_gone(start: Any) -> None:
+    start(1)
+    (found,) = outcomes([beside_an_actor.remote()])
+    assert isinstance(found, DeviceDeadlockError)
+    assert "is an actor without a call" in str(found) and "`Idle`" in str(found)
+    assert ray.get(leaf.remote(), timeout=30) == 1, "the actor is gone with its handle"
+
+
+def test_an_actor_without_a_call_is_no_part_of_it_where_something_ends_the_wait(start: Any) -> None:
+    start(1)
+    (found,) = outcomes([beside_an_actor.remote(timeout=4)])
+    assert isinstance(found, GetTimeoutError)
+
+
+def test_an_actor_without_a_call_and_a_device_more(start: Any) -> None:
+    start(2)
+    assert outcomes([beside_an_actor.remote()]) == [2]
+
+
+@ray.remote(max_retries=0)
+def with_handle(handles: list[Any], ends_after: float | None = None) -> int:
+    if ends_after is not None:
+        handles[0].end_after.remote(ends_after)
+    return int(ray.get(leaf.remote(1)))
+
+
+def test_an_actor_without_a_call_whose_handle_somebody_may_drop(start: Any) -> None:
+    start(1)
+    idle = Idle.remote()
+    assert ray.get(idle.value.remote(), timeout=30) == 5
+    waiting = with_handle.remote([idle])
+    assert ray.wait([waiting], timeout=4) == ([], [waiting])
+    ray.kill(idle)
+    assert ray.get(waiting, timeout=30) == 2
+
+
+def test_an_actor_without_a_call_that_ends_by_itself(start: Any) -> None:
+    start(1)
+    assert ray.get(with_handle.remote([Idle.remote()], ends_after=4), timeout=30) == 2
+
+
+@ray.remote(num_gpus=1, max_retries=0)
+def awaits_group(timeout: float | None = None) -> int:
+    group = placement_group([{"GPU": 1}, {"GPU": 1}])
+    if timeout is not None:
+        return int(group.wait(timeout))
+    ray.get(group.ready())
+    return 7
+
+
+def test_a_group_that_its_maker_leaves_no_room_for(start: Any) -> None:
+    start(2)
+    (found,) = outcomes([awaits_group.remote()])
+    assert isinstance(found, DeviceDeadlockError)
+    assert "group `" in str(found) and "`awaits_group` (pid" in str(found)
+    assert ray.get(leaf.remote(), timeout=30) == 1
+    rows = ray.util.placement_group_table().values()
+    assert [row["state"] for row in rows] == ["REMOVED"], "nobody waits for it any more"
+
+
+def test_a_group_that_is_awaited_with_a_deadline(start: Any) -> None:
+    start(2)
+    assert outcomes([awaits_group.remote(timeout=4)]) == [0]
+
+
+def test_a_group_and_a_device_more(start: Any) -> None:
+    start(3)
+    assert outcomes([awaits_group.remote()]) == [7]
+
+
+@ray.remote(num_cpus=0)
+class Box:
+    """Gives what is put in to whoever waits for it."""
+
+    def __init__(self) -> None:
+        self.content: list[Any] = []
+        self.takers = 0
+
+    def put(self, value: Any) -> None:
+        self.content.append(value)
+
+    async def take(self) -> Any:
+        self.takers += 1
+        while not self.content:
+            await asyncio.sleep(0.01)
+        return self.content[0]
+
+    async def has_taker(self) -> None:
+        while not self.takers:
+            await asyncio.sleep(0.01)
+
+
+def test_a_group_that_somebody_may_remove(start: Any) -> None:
+    start(2)
+    box = Box.remote()
+
+    @ray.remote(num_gpus=1, max_retries=0)
+    def awaits(box: Any) -> None:
+        ray.get(ray.get(box.take.remote()).ready())
+
+    waiting = awaits.remote(box)
+    ray.get(box.has_taker.remote(), timeout=30)
+    group = placement_group([{"GPU": 2}])
+    ray.get(box.put.remote(group), timeout=30)
+    assert ray.wait([waiting], timeout=4) == ([], [waiting])
+    remove_placement_group(group)
+    (found,) = outcomes([waiting])
+    assert isinstance(found, TaskPlacementGroupRemoved)
+
+
+#: What each of these does with two GPUs of which `held` has what is needed, in a program that waits as long as it takes.
+PROGRAMS = {
+    "an actor": """
+        held = Idle.options(num_gpus=2).remote()
+        ray.get(held.value.remote())
+        attempt(lambda: ray.get(leaf.remote()))
+        ray.kill(held)
+    """,
+    "a group": """
+        held = placement_group([{"GPU": 2}])
+        ray.get(held.ready())
+        other = placement_group([{"GPU": 1}])
+        attempt(lambda: other.wait(None))
+        attempt(lambda: ray.get(leaf.remote()))
+        remove_placement_group(held)
+    """,
+    "a task in a group": """
+        held = placement_group([{"CPU": 1, "GPU": 1}])
+        inside = PlacementGroupSchedulingStrategy(held, placement_group_capture_child_tasks=True)
+        attempt(lambda: ray.get(parent.options(scheduling_strategy=inside).remote()))
+        remove_placement_group(held)
+    """,
+    "a group that a thread removes": """
+        held = placement_group([{"GPU": 2}])
+        ray.get(held.ready())
+        threading.Timer(4, remove_placement_group, [held]).start()
+        attempt(lambda: ray.get(leaf.remote()))
+    """,
+    "a group that others may remove": """
+        held = placement_group([{"GPU": 2}], name="known")
+        ray.get(held.ready())
+
+        @ray.remote
+        def removes():
+            time.sleep(4)
+            remove_placement_group(get_placement_group("known"))
+
+        removes.options(num_cpus=1).remote()
+        attempt(lambda: ray.get(leaf.remote()))
+    """,
+    "an alarm": """
+        held = Idle.options(num_gpus=2).remote()
+        ray.get(held.value.remote())
+
+        def end(*_):
+            raise TimeoutError
+
+        signal.signal(signal.SIGALRM, end)
+        signal.alarm(4)
+        attempt(lambda: ray.get(leaf.remote()))
+        ray.kill(held)
+    """,
+}
+EXPECTED = {
+    "an actor": ["DeviceDeadlockError"],
+    "a group": ["DeviceDeadlockError", "DeviceDeadlockError"],
+    "a task in a group": ["DeviceDeadlockError"],
+    "a group that a thread removes": ["1"],
+    "a group that others may remove": ["1"],
+    "an alarm": ["TimeoutError"],
+}
+BEGINNING = """
+    import signal, threading, time
+    import oxiray as ray
+    from oxiray.util.placement_group import get_placement_group, placement_group, remove_placement_group
+    from oxiray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+    @ray.remote(num_gpus=1)
+    class Idle:
+        def value(self):
+            return 5
+
+    @ray.remote(num_gpus=1)
+    def leaf():
+        return 1
+
+    @ray.remote(num_gpus=1, max_retries=0)
+    def parent():
+        return ray.get(leaf.remote())
+
+    def attempt(act):
+        try:
+            print("came to", act())
+        except Exception as error:
+            print("came to", type(getattr(error, "cause", None) or error).__name__)
+
+    ray.init(num_cpus=4, num_gpus=2)
+"""
+
+
+@pytest.mark.parametrize("case", list(PROGRAMS))
+def test_a_program_that_waits_as_long_as_it_takes(case: str) -> None:
+    program = textwrap.dedent(BEGINNING) + textwrap.dedent(PROGRAMS[case])
+    environment = os.environ | {"OXIRAY_DEADLOCK_WAIT_S": "1"}
+    ran = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120, check=True
+    )
+    came_to = [line.removeprefix("came to ") for line in ran.stdout.splitlines() if line.startswith("came to ")]
+    assert came_to == EXPECTED[case], ran.stderr
 
 
 def test_drivers_may_only_be_told(start: Any, capfd: pytest.CaptureFixture[str]) -> None:

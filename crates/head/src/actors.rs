@@ -106,6 +106,11 @@ impl<C> Actor<C> {
         }
     }
 
+    /// Who is connected to it or asked to be.
+    pub(crate) fn interested(&self) -> impl Iterator<Item = WorkerId> {
+        self.interested.iter().copied()
+    }
+
     /// Whether it is made anew should its process die.
     pub(crate) fn may_restart(&self) -> bool {
         let allowed =

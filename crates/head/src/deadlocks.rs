@@ -1,14 +1,14 @@
-//! Processes that wait for each other: each holds what a call needs that another of them waits for.
+//! Processes that wait for each other: each holds what a call or a placement group needs that another of them waits for.
 //!
-//! While a call waits for more than processors, workers are asked every [`PERIOD`] what they cannot go on without, and of
+//! While something waits for more than processors, clients are asked every [`PERIOD`] what they cannot go on without, and of
 //! what they say those are found that can never go on. Whatever is not known is taken to go on, so that nobody is found
-//! who could: a wait that ends by itself, a call of somebody else's, a worker that does not answer.
+//! who could: a wait that ends by itself, a call of somebody else's, a process that does not answer.
 //!
 //! - DEADLOCK-1: a call fails for this only after [`Rules::deadlock`](oxiray_machine::Rules) in which every round found
 //!   somebody who was found before.
 //! - DEADLOCK-2: one call fails at a time; then everything is looked at anew.
 
-use oxiray_ids::{ActorId, LeaseNumber, LeaseRequestNumber};
+use oxiray_ids::{ActorId, JobId, LeaseNumber, LeaseRequestNumber, PlacementGroupId};
 use oxiray_machine::Key;
 use oxiray_wire::message::WaitsReport;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,22 +21,42 @@ const WORKERS_A_SECOND: u64 = 128;
 /// How much of what one worker says is looked at: each takes a look at every machine.
 const SAID_MAX: usize = 32;
 
-/// What a worker cannot go on without.
+/// What a process cannot go on without.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Waits {
     pub(crate) requests: Vec<LeaseRequestNumber>,
     pub(crate) leases: Vec<LeaseNumber>,
     pub(crate) actors: Vec<ActorId>,
+    pub(crate) groups: Vec<PlacementGroupId>,
+    /// Those of them that nobody else was told of.
+    pub(crate) private_groups: BTreeSet<PlacementGroupId>,
+    /// Every actor that has to do something for it still.
+    pub(crate) called: BTreeSet<ActorId>,
+    /// Nothing in it goes on by itself while it waits.
+    pub(crate) is_alone: bool,
+    /// It runs nothing.
+    pub(crate) rests: bool,
 }
 
 impl From<WaitsReport> for Waits {
     fn from(told: WaitsReport) -> Self {
-        let WaitsReport { mut requests, mut leases, mut actors, .. } = told;
+        let WaitsReport { mut requests, mut leases, mut actors, mut groups, is_alone, rests, .. } = told;
+        let called = actors.iter().chain(&told.called).copied().collect();
         requests.truncate(SAID_MAX);
         leases.truncate(SAID_MAX);
         actors.truncate(SAID_MAX);
-        Self { requests, leases, actors }
+        groups.truncate(SAID_MAX);
+        let private_groups = told.private_groups.into_iter().collect();
+        Self { requests, leases, actors, groups, private_groups, called, is_alone, rests }
     }
+}
+
+/// Who is looked at whether anything can go on there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Party {
+    Process(Key),
+    /// All processes of a job, and whatever waits in its name: whoever could remove its placement groups.
+    Job(JobId),
 }
 
 /// Who was found, and since when; their drivers know.
@@ -62,6 +82,8 @@ pub(crate) struct Deadlocks {
     is_armed: bool,
     /// Names the round; 0 where none is open.
     round: u64,
+    /// None was open when it was time to look: the next is short, so that little time passes before somebody is found.
+    begins: bool,
     heard: BTreeMap<Key, Waits>,
     found: Option<Found>,
 }
@@ -69,22 +91,23 @@ pub(crate) struct Deadlocks {
 impl Deadlocks {
     /// There is reason to look. When, where that is to be arranged for.
     pub(crate) fn arm(&mut self, patience: Option<Duration>) -> Option<Duration> {
-        (!std::mem::replace(&mut self.is_armed, true)).then(|| period(patience, 0))
+        (!std::mem::replace(&mut self.is_armed, true)).then(|| least_period(patience) / 4)
     }
 
     /// It is time to look: what was said in the round that ends now.
     pub(crate) fn end_round(&mut self) -> BTreeMap<Key, Waits> {
-        (self.is_armed, self.round) = (false, 0);
+        (self.is_armed, self.begins, self.round) = (false, self.round == 0, 0);
         std::mem::take(&mut self.heard)
     }
 
     /// So many workers are asked in a new round. When it ends.
     pub(crate) fn begin_round(&mut self, round: u64, workers: usize, patience: Option<Duration>) -> Duration {
         (self.is_armed, self.round) = (true, round);
-        period(patience, workers)
+        let least = if self.begins { least_period(patience) / 2 } else { least_period(patience) };
+        least.max(Duration::from_secs(workers as u64 / WORKERS_A_SECOND))
     }
 
-    /// A worker answers a question.
+    /// A client answers a question.
     pub(crate) fn hear(&mut self, from: Key, told: WaitsReport) {
         if self.round != 0 && told.number == self.round {
             self.heard.insert(from, told.into());
@@ -110,28 +133,27 @@ impl Deadlocks {
     }
 }
 
-/// How long a round takes in which so many workers are asked.
-fn period(patience: Option<Duration>, workers: usize) -> Duration {
-    let least = patience.map_or(PERIOD, |patience| (patience / 2).clamp(PERIOD_MIN, PERIOD));
-    least.max(Duration::from_secs(workers as u64 / WORKERS_A_SECOND))
+/// How long a round takes in which few workers are asked.
+fn least_period(patience: Option<Duration>) -> Duration {
+    patience.map_or(PERIOD, |patience| (patience / 2).clamp(PERIOD_MIN, PERIOD))
 }
 
-/// Those of `waiting` that can never go on. `held_by` says what these hold, and `waits` of a worker whether it waits while these
-/// are stuck and that is held.
-pub(crate) fn stuck<H>(
-    waiting: impl IntoIterator<Item = Key>,
-    held_by: impl Fn(&BTreeSet<Key>) -> H,
-    waits: impl Fn(Key, &BTreeSet<Key>, &H) -> bool,
-) -> BTreeSet<Key> {
-    let mut stuck: BTreeSet<Key> = waiting.into_iter().collect();
+/// Those of `waiting` that can never go on, and what they hold. `held_by` says what these hold, and `waits` of one of them whether
+/// it waits while these are stuck and that is held.
+pub(crate) fn stuck<P: Copy + Ord, H>(
+    waiting: impl IntoIterator<Item = P>,
+    held_by: impl Fn(&BTreeSet<P>) -> H,
+    waits: impl Fn(P, &BTreeSet<P>, &H) -> bool,
+) -> (BTreeSet<P>, H) {
+    let mut stuck: BTreeSet<P> = waiting.into_iter().collect();
     loop {
         let held = held_by(&stuck);
-        let goes_on: Vec<Key> = stuck.iter().copied().filter(|worker| !waits(*worker, &stuck, &held)).collect();
+        let goes_on: Vec<P> = stuck.iter().copied().filter(|party| !waits(*party, &stuck, &held)).collect();
         if goes_on.is_empty() {
-            return stuck;
+            return (stuck, held);
         }
-        for worker in goes_on {
-            stuck.remove(&worker);
+        for party in goes_on {
+            stuck.remove(&party);
         }
     }
 }
@@ -147,7 +169,7 @@ mod tests {
             BTreeMap::from([(1, vec![2]), (2, vec![1]), (3, vec![9]), (4, vec![3]), (5, vec![1, 3]), (6, vec![])]);
         let waits =
             |worker: Key, stuck: &BTreeSet<Key>, (): &()| arrows[&worker].iter().any(|other| stuck.contains(other));
-        assert_eq!(stuck(arrows.keys().copied(), |_| (), waits), BTreeSet::from([1, 2, 5]));
+        assert_eq!(stuck(arrows.keys().copied(), |_| (), waits).0, BTreeSet::from([1, 2, 5]));
     }
 
     #[test]
@@ -172,13 +194,17 @@ mod tests {
         let mut deadlocks = Deadlocks::default();
         let told = |number: u64| WaitsReport { number, leases: vec![LeaseNumber(4)], ..WaitsReport::default() };
         deadlocks.hear(1, told(0));
-        assert_eq!((deadlocks.arm(None), deadlocks.arm(None)), (Some(PERIOD), None));
+        assert_eq!((deadlocks.arm(None), deadlocks.arm(None)), (Some(PERIOD / 4), None));
         assert!(deadlocks.end_round().is_empty());
         assert_eq!(deadlocks.begin_round(7, 1000, None), Duration::from_secs(7));
         assert_eq!(deadlocks.arm(None), None);
         deadlocks.hear(1, told(7));
         deadlocks.hear(2, told(6));
         assert_eq!(deadlocks.end_round().into_keys().collect::<Vec<_>>(), [1]);
-        assert_eq!(deadlocks.begin_round(8, 10, Some(Duration::from_secs(1))), Duration::from_millis(500));
+        let few = |deadlocks: &mut Deadlocks| deadlocks.begin_round(8, 10, Some(Duration::from_secs(1)));
+        assert_eq!(few(&mut deadlocks), Duration::from_millis(500));
+        deadlocks.end_round();
+        deadlocks.end_round();
+        assert_eq!(few(&mut deadlocks), Duration::from_millis(250), "the first round is short");
     }
 }

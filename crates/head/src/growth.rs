@@ -120,6 +120,11 @@ impl Growth {
         }
     }
 
+    /// Whether machines may be brought, by an autoscaler that is there or may come back.
+    pub(crate) fn may_bring(&self) -> bool {
+        self.by.is_some() || self.lost.is_some()
+    }
+
     /// Whether machines may be brought.
     pub(crate) fn has_autoscaler(&self) -> bool {
         self.by.is_some()

@@ -18,7 +18,7 @@
 //! | `explain` | why somebody waits |
 //! | `preemption` | who ends early for what is more urgent |
 //! | `large` | room that is kept for a request which smaller ones overtake, or for which others end |
-//! | `deadlocks` | who waits for what others hold that wait |
+//! | `deadlocks`, `standstill` | who waits for what others hold that wait |
 //! | `exits`, `resumption_end` | workers and drivers that are gone, and who comes back no more |
 //! | `devices` | devices that people or nodes take out of service |
 //! | `drain`, `locations`, `prefetch`, `searches` | machines that are emptied, and where objects lie, travel and are looked for |
@@ -74,6 +74,7 @@ mod rows;
 mod searches;
 mod shortage;
 mod stacks;
+mod standstill;
 mod submissions;
 mod termination;
 mod validation;

@@ -486,6 +486,11 @@ impl Members {
         self.by_key.get(&key).is_some_and(|member| !member.is_silent) && !self.drains.contains_key(&key)
     }
 
+    /// Whether some may come back whose streams broke.
+    pub(crate) fn awaits_some(&self) -> bool {
+        self.by_key.values().any(|member| member.is_silent)
+    }
+
     /// Those that can be ordered to do something.
     pub(crate) fn views(&self) -> impl Iterator<Item = (Key, &NodeView)> {
         self.by_key.iter().filter(|(key, _)| self.takes(**key)).map(|(key, member)| (*key, &member.view))

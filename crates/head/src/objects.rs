@@ -344,6 +344,15 @@ impl<V: Clone> Objects<V> {
         self.entries.get(&object).is_some_and(|entry| entry.was_spilled)
     }
 
+    /// Who holds the object, where that is known of all: nothing that is kept contains it, no hold is on its way, and nobody has
+    /// yet to tell a new head.
+    pub(crate) fn holders(&self, object: ObjectId) -> Option<impl Iterator<Item = WorkerId>> {
+        let entry = self.entries.get(&object)?;
+        let is_settled = entry.containers == 0 && entry.subscribers.is_empty() && !self.given.has(object);
+        let is_known = is_settled && !self.is_gathering && entry.holds.values().all(|count| *count > 0);
+        is_known.then(|| entry.holds.keys().copied())
+    }
+
     /// How many objects are known.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()

@@ -98,7 +98,9 @@ fn connect<'py>(
         ..Driver::default()
     };
     py.detach(|| driver::enter(stream, token, driver)).map_err(not_entered)?;
-    stacks::tell(py, &process::required()?);
+    let runtime = process::required()?;
+    stacks::tell(py, &runtime);
+    runtime.says_whether_alone();
     context::context(py)
 }
 

@@ -17,14 +17,36 @@ pub(crate) fn required() -> PyResult<Runtime> {
 /// Calls `wait` without the GIL until it is done, letting signal handlers run in between.
 pub(crate) fn patiently<R: Send>(
     py: Python<'_>,
+    wait: impl FnMut() -> Result<R, oxiray_runtime::RuntimeError> + Send,
+) -> PyResult<Result<R, oxiray_runtime::RuntimeError>> {
+    patiently_for(py, false, wait)
+}
+
+/// The same, where the thread may wait for calls to run.
+pub(crate) fn patiently_for<R: Send>(
+    py: Python<'_>,
+    waits_for_calls: bool,
     mut wait: impl FnMut() -> Result<R, oxiray_runtime::RuntimeError> + Send,
 ) -> PyResult<Result<R, oxiray_runtime::RuntimeError>> {
     loop {
         match py.detach(&mut wait) {
-            Err(oxiray_runtime::RuntimeError::Unmet(oxiray_runtime::Unmet::Interrupted)) => py.check_signals()?,
+            Err(oxiray_runtime::RuntimeError::Unmet(oxiray_runtime::Unmet::Interrupted)) => {
+                py.check_signals()?;
+                say_whether_alone(py, waits_for_calls)?;
+            }
             result => return Ok(result),
         }
     }
+}
+
+/// Where the head asks, says whether the main thread, which this is, is the only one that goes on.
+fn say_whether_alone(py: Python<'_>, waits_for_calls: bool) -> PyResult<()> {
+    let Some(runtime) = current() else { return Ok(()) };
+    if let Some(number) = runtime.asked_whether_alone() {
+        let is_alone = py.import("oxiray._alone")?.call_method0("is_main_thread_alone")?.extract()?;
+        runtime.answer_whether_alone(number, is_alone, waits_for_calls);
+    }
+    Ok(())
 }
 
 /// The Python exception for what the runtime could not do.

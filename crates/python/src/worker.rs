@@ -82,6 +82,7 @@ fn serve(py: Python<'_>, descriptor: i32) -> PyResult<i32> {
     let (runtime, assign) = newborn.begin()?;
     cancel::make_interruptible(py, &runtime)?;
     stacks::tell(py, &runtime);
+    runtime.says_whether_alone();
     python::begin_worker(py)?.call0()?;
     let worker = SERVING.get_or_init(|| Worker {
         runtime,

@@ -56,6 +56,7 @@ pub(crate) mod retrying;
 pub(crate) mod service;
 pub(crate) mod signals;
 pub(crate) mod slack;
+pub(crate) mod standstill;
 pub(crate) mod streams;
 pub(crate) mod table;
 pub(crate) mod task_log;

@@ -190,7 +190,7 @@ impl Led for State {
     }
 
     fn interrupts_this_thread(&self) -> bool {
-        self.is_this_thread_interrupted()
+        self.is_this_thread_interrupted() || self.service.standstill.interrupts(is_main_thread)
     }
 
     fn begin_turn(&mut self, deadline: Option<Instant>) -> Turn {

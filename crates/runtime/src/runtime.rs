@@ -247,6 +247,25 @@ impl Runtime {
         result?
     }
 
+    /// From here on, waits of the main thread end early where [`Runtime::asked_whether_alone`] has a question.
+    pub fn says_whether_alone(&self) {
+        self.shared.with(|state| state.service.standstill.has_language = true);
+    }
+
+    /// The question whether the main thread, which asks this after its wait ended early, is alone: whether no other thread runs the
+    /// user's code, and nothing else begins any by itself. It is answered before that wait is begun anew.
+    pub fn asked_whether_alone(&self) -> Option<u64> {
+        if !is_main_thread() {
+            return None;
+        }
+        self.shared.with(|state| state.service.standstill.take_asked())
+    }
+
+    /// The answer of the main thread, which waits for calls, or for what it waited for.
+    pub fn answer_whether_alone(&self, number: u64, is_alone: bool, waits_for_calls: bool) {
+        self.shared.with(|state| state.waits_answered(number, is_alone, waits_for_calls));
+    }
+
     /// Asks for [`ClientEvent::Ready`] when the value is there; `false` where it is already.
     pub fn announce(&self, id: ObjectId) -> bool {
         self.shared.with(|state| {

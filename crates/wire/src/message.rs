@@ -272,7 +272,7 @@ messages! {
     91 => StateFollow,
     92 => StateChanges boxed [values],
     93 => WaitsQuery,
-    94 => WaitsReport,
+    94 => WaitsReport boxed,
     100 => GroupCreate boxed [values],
     101 => GroupAnswer [values],
     102 => GroupAwait,

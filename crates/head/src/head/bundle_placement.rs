@@ -189,21 +189,28 @@ impl HeadCore {
             // PREEMPTION-4.
             return None;
         }
-        let found = self.groups.known.get(*group)?;
-        let among = bundle.map_or(0..found.nodes.len(), |bundle| bundle.index()..bundle.index() + 1);
-        let among: Vec<DrawnBundle<'_>> = among
-            .filter_map(|index| {
-                let key = self.members.by_node.get(&found.nodes.get(index).copied().flatten()?)?;
-                // DRAIN-1: where it is being emptied, the bundle moves as soon as nothing runs there.
-                let member = self.members.by_key.get(key).filter(|_| self.members.takes(*key))?;
-                let number = BundleNumber::at(index);
-                let reserved = &found.description.group.bundles[index].demand;
-                Some(DrawnBundle { number, reserved, view: member.bundles().get(&(*group, number))? })
-            })
-            .collect();
-        let (node, parts) = draw(&among, demand)?;
+        let (node, parts) = draw(&self.bundles_for(*group, *bundle)?, demand)?;
         let key = *self.members.by_node.get(&node)?;
         self.members.take_within(key, *group, &parts);
         Some((key, parts))
+    }
+
+    /// The bundle that is named, or all of the group, where they may give something.
+    pub(super) fn bundles_for(
+        &self,
+        group: PlacementGroupId,
+        bundle: Option<BundleNumber>,
+    ) -> Option<Vec<DrawnBundle<'_>>> {
+        let found = self.groups.known.get(group)?;
+        let among = bundle.map_or(0..found.nodes.len(), |bundle| bundle.index()..bundle.index() + 1);
+        let bundles = among.filter_map(|index| {
+            let key = self.members.by_node.get(&found.nodes.get(index).copied().flatten()?)?;
+            // DRAIN-1: where it is being emptied, the bundle moves as soon as nothing runs there.
+            let member = self.members.by_key.get(key).filter(|_| self.members.takes(*key))?;
+            let number = BundleNumber::at(index);
+            let reserved = &found.description.group.bundles[index].demand;
+            Some(DrawnBundle { number, reserved, view: member.bundles().get(&(group, number))? })
+        });
+        Some(bundles.collect())
     }
 }

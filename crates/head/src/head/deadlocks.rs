@@ -1,22 +1,32 @@
-//! Workers that wait for what others of them hold (`crate::deadlocks`): found, told of, and resolved by a call that fails.
+//! Processes that wait for what others of them hold (`crate::deadlocks`): found, told of, and resolved by a call or a placement
+//! group that fails.
 
 use super::HeadCore;
+use super::standstill::{Said, Standstill};
 use crate::clock::Alarm;
-use crate::deadlocks::{Verdict, Waits, stuck};
+use crate::deadlocks::{Party, Verdict, Waits};
 use crate::demands::Need;
 use crate::queue::PendingKind;
-use oxiray_ids::{ActorId, JobId, NodeId};
+use crate::workers::Duty;
+use oxiray_ids::{JobId, PlacementGroupId};
 use oxiray_machine::Key;
 use oxiray_resources::{Demand, Quantity, ResourceName};
-use oxiray_scheduler::NodeView;
+use oxiray_scheduler::Asks;
 use oxiray_wire::message::{FailureCode, LeaseRefused, Notice, WaitsQuery};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-/// How many of those who hold what a call needs are named in its failure.
+/// How many of those who hold what something needs are named in its failure.
 const NAMED_MAX: usize = 4;
 
-/// What is held on each node, processors aside.
-type HeldThere = BTreeMap<NodeId, Demand>;
+/// What one of those who cannot go on waits for in the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct InVain {
+    ticket: u64,
+    /// Who waits.
+    by: Key,
+    /// Whether it is a request for a worker of its.
+    is_lease: bool,
+}
 
 impl HeadCore {
     /// Arranges for a look, where somebody waits.
@@ -28,104 +38,78 @@ impl HeadCore {
 
     /// Whether something waits for more than processors.
     fn may_be_deadlocked(&self) -> bool {
-        self.pending.queue.waiting().any(
-            |waiting| matches!(waiting.resource_request, Need::ResourceRequest(request) if needs_more(&request.demand)),
-        )
+        self.pending.queue.waiting().any(|waiting| match waiting.resource_request {
+            Need::Within { demand, .. } => needs_more(demand),
+            need => need.demands().any(needs_more),
+        })
     }
 
     /// A round of questions is over: looks at what was said, does what follows, and asks anew where there is reason to.
     pub(super) fn look_for_deadlocks(&mut self) {
-        let said = self.pending.deadlocks.end_round();
-        let found = stuck(
-            said.keys().copied(),
-            |stuck| self.held_by(stuck),
-            |worker, stuck, held| self.is_stuck(worker, &said[&worker], stuck, held),
-        );
-        match self.pending.deadlocks.find(found.clone(), self.own.plan().rules.deadlock, self.clock.now) {
+        let said = Said::new(self.pending.deadlocks.end_round());
+        let (stuck, held) = self.standstill(&said);
+        let standstill = Standstill { said: &said, stuck: &stuck, held: &held };
+        let in_vain = self.in_vain(standstill);
+        let waiting = in_vain.iter().map(|one| one.by).collect();
+        match self.pending.deadlocks.find(waiting, self.own.plan().rules.deadlock, self.clock.now) {
             Verdict::Nothing => {}
-            Verdict::Tell => self.tell_of_deadlock(&found, &said),
-            Verdict::Fail => self.fail_for_deadlock(&found, &said),
+            Verdict::Tell => self.tell_of_deadlock(&in_vain, standstill),
+            Verdict::Fail => self.fail_for_deadlock(&in_vain, standstill),
         }
         if !self.may_be_deadlocked() {
             return;
         }
-        let in_use = self.workers.by_key.iter().filter(|(_, worker)| worker.duty.is_use()).map(|(key, _)| *key);
-        let asked: Vec<Key> = in_use.filter(|key| self.clients.by_key.contains_key(key)).collect();
+        let asked = self.asked_for_waits();
         let number = self.new_key();
-        for worker in &asked {
-            self.send(*worker, WaitsQuery { number });
+        for client in &asked {
+            self.send(*client, WaitsQuery { number });
         }
         let patience = self.own.plan().rules.deadlock;
         let period = self.pending.deadlocks.begin_round(number, asked.len(), patience);
         self.clock.alarm_at(self.clock.now + period, Alarm::Deadlocks);
     }
 
-    /// Whether a worker can never go on while these cannot, and this is held by them.
-    fn is_stuck(&self, worker: Key, waits: &Waits, stuck: &BTreeSet<Key>, held: &HeldThere) -> bool {
-        let Some(client) = self.clients.by_key.get(&worker) else { return false };
-        let lease_is_stuck =
-            |key: &u64| self.workers.leases.get(key).is_some_and(|lease| stuck.contains(&lease.worker));
-        if waits.leases.iter().filter_map(|number| client.leases.get(number)).any(lease_is_stuck)
-            || waits.actors.iter().any(|actor| self.actor_is_stuck(*actor, client.job, stuck, held))
-        {
-            return true;
-        }
-        let mut tickets = waits.requests.iter().filter_map(|request| client.waiting.get(request));
-        // One that is being served is not in the queue, and others of its kind come after it.
-        tickets.any(|ticket| self.never_served(*ticket, held))
-            && client.waiting.values().all(|ticket| self.pending.queue.resource_request_of(ticket).is_some())
-    }
-
-    fn actor_is_stuck(&self, actor: ActorId, job: JobId, stuck: &BTreeSet<Key>, held: &HeldThere) -> bool {
-        let worker = self.actors.known.get(actor).and_then(crate::actors::Actor::worker);
-        match worker.and_then(|worker| self.clients.key_of(worker)) {
-            Some(key) => stuck.contains(&key),
-            None => self.ticket_of(actor, job).is_some_and(|ticket| self.never_served(ticket, held)),
-        }
-    }
-
-    /// The request of an actor that waits to be made, where it is of that job: a worker may name any, and none of another job
-    /// fails for what it says.
-    fn ticket_of(&self, actor: ActorId, job: JobId) -> Option<u64> {
-        self.actors.making.get(&actor).filter(|making| making.job == job)?.ticket()
-    }
-
-    /// What these hold and do not lend while they wait.
-    fn held_by(&self, workers: &BTreeSet<Key>) -> HeldThere {
-        let mut held = HeldThere::new();
-        for (node, demand) in workers.iter().filter_map(|worker| self.pending.fairness.held_by(*worker)) {
-            let there = held.entry(node).or_insert_with(Demand::nothing);
-            *there = Demand::sum([&*there, &demand]);
-        }
-        held
-    }
-
-    /// Whether a request waits that some machine has room for, but none while this is held, and that no other is to come for.
-    fn never_served(&self, ticket: u64, held: &HeldThere) -> bool {
-        let Some(Need::ResourceRequest(request)) = self.pending.queue.resource_request_of(&ticket) else {
-            return false;
+    /// Drivers, and workers in use; where there are placement groups also those who are not, as they could remove one.
+    fn asked_for_waits(&self) -> Vec<Key> {
+        let has_groups = !self.groups.reservations.is_empty();
+        let is_asked = |key: &Key| match self.workers.by_key.get(key).map(|worker| worker.duty) {
+            Some(Duty::Leased(_) | Duty::Actor(_)) => true,
+            Some(Duty::Idle) => has_groups,
+            Some(Duty::Ending) => false,
+            None => self.jobs.driver_of(self.clients.by_key[key].job) == Some(*key),
         };
-        let is_awaited = self.growth.awaited_until(request, self.clock.now, self.own.plan().rules.node).is_some();
-        if is_awaited || self.durable.resumption.nodes_until().is_some() {
-            return false;
-        }
-        let has_room = |view: &NodeView, held: Option<&Demand>| {
-            request.demand.iter().all(|(resource, asked)| {
-                let (resource, nothing) = (resource.as_str(), Quantity::ZERO);
-                let held = held.map_or(nothing, |held| held.get(resource));
-                view.inventory.total(resource).units().saturating_sub(held.units()) >= asked.units()
-            })
+        self.clients.by_key.keys().copied().filter(is_asked).collect()
+    }
+
+    /// What those wait for in vain whose going on would free something.
+    fn in_vain(&self, standstill: Standstill<'_>) -> Vec<InVain> {
+        let keepers = self.keepers(standstill);
+        let all = keepers.into_iter().flat_map(|by| self.awaited_by(by, standstill));
+        all.filter(|one| self.never_served(one.ticket, standstill)).collect()
+    }
+
+    /// What a process waits for in the queue.
+    fn awaited_by(&self, by: Key, standstill: Standstill<'_>) -> Vec<InVain> {
+        let (Some(client), Some(waits)) = (self.clients.by_key.get(&by), standstill.said.by(by)) else {
+            return Vec::new();
         };
-        // What no machine could give is no business of who holds what.
-        self.members.views().any(|(_, view)| has_room(view, None))
-            && !self.members.views().any(|(_, view)| has_room(view, held.get(&view.node)))
+        let Waits { requests, actors, groups, .. } = waits;
+        let of_leases = requests.iter().filter_map(|request| client.waiting.get(request).copied());
+        let of_actors = actors.iter().filter_map(|actor| self.ticket_of(*actor, client.job));
+        let of_groups = groups.iter().filter_map(|group| self.awaited_group(by, *group, standstill));
+        let others = of_actors.chain(of_groups).map(|ticket| (ticket, false));
+        of_leases
+            .map(|ticket| (ticket, true))
+            .chain(others)
+            .map(|(ticket, is_lease)| InVain { ticket, by, is_lease })
+            .collect()
     }
 
     /// Their drivers hear of it, once.
-    fn tell_of_deadlock(&mut self, found: &BTreeSet<Key>, said: &BTreeMap<Key, Waits>) {
-        let Some((ticket, _)) = self.youngest(found, said) else { return };
-        let Some(why) = self.why_never(ticket, found, said) else { return };
-        let jobs: BTreeSet<JobId> = found.iter().filter_map(|worker| self.clients.job_of(*worker)).collect();
+    fn tell_of_deadlock(&mut self, in_vain: &[InVain], standstill: Standstill<'_>) {
+        let Some(youngest) = in_vain.iter().max() else { return };
+        let Some(why) = self.why_never(youngest.ticket, standstill) else { return };
+        let jobs: BTreeSet<JobId> = in_vain.iter().filter_map(|one| self.clients.job_of(one.by)).collect();
         let next = match self.own.plan().rules.deadlock {
             Some(patience) => format!("In {} s one of them fails, so that the others go on", patience.as_secs_f64()),
             None => "They wait until one of them is cancelled (OXIRAY_DEADLOCK is `tell`)".to_owned(),
@@ -138,71 +122,96 @@ impl HeadCore {
     }
 
     /// DEADLOCK-2: the youngest of what they wait for fails.
-    fn fail_for_deadlock(&mut self, found: &BTreeSet<Key>, said: &BTreeMap<Key, Waits>) {
-        let Some((ticket, client)) = self.youngest(found, said) else { return };
-        let Some(text) = self.why_never(ticket, found, said) else { return };
+    fn fail_for_deadlock(&mut self, in_vain: &[InVain], standstill: Standstill<'_>) {
+        let Some(InVain { ticket, by, is_lease }) = in_vain.iter().max().copied() else { return };
+        let Some(text) = self.why_never(ticket, standstill) else { return };
         let Some(wanted) = self.pending.withdraw(ticket) else { return };
-        match (client, &wanted.want) {
-            (Some(client), PendingKind::Lease { request, .. }) => {
-                self.clients.waits_no_more(client, *request);
-                let failure = Some(FailureCode::DeviceDeadlock.because(text));
-                self.send(client, LeaseRefused { request: *request, failure });
+        let failure = FailureCode::DeviceDeadlock.because(text.clone());
+        match &wanted.want {
+            PendingKind::Lease { request, .. } if is_lease => {
+                self.clients.waits_no_more(by, *request);
+                self.send(by, LeaseRefused { request: *request, failure: Some(failure) });
             }
-            _ => self.turn_away(&wanted, text),
+            PendingKind::Group { id, .. } => self.group_fails(*id, &text, Some(&failure)),
+            PendingKind::Lease { .. } | PendingKind::Actor(_) => self.turn_away(&wanted, text),
         }
-    }
-
-    /// The latest request that one of these waits for in vain, and whose it is where it is one for a worker.
-    fn youngest(&self, found: &BTreeSet<Key>, said: &BTreeMap<Key, Waits>) -> Option<(u64, Option<Key>)> {
-        let held = self.held_by(found);
-        let mut tickets = Vec::new();
-        for worker in found {
-            let (Some(client), Some(waits)) = (self.clients.by_key.get(worker), said.get(worker)) else { continue };
-            let requests = waits.requests.iter().filter_map(|request| client.waiting.get(request));
-            tickets.extend(requests.map(|ticket| (*ticket, Some(*worker))));
-            tickets.extend(
-                waits.actors.iter().filter_map(|actor| self.ticket_of(*actor, client.job)).map(|ticket| (ticket, None)),
-            );
-        }
-        tickets.into_iter().filter(|(ticket, _)| self.never_served(*ticket, &held)).max()
     }
 
     /// Why a request is never met.
-    fn why_never(&self, ticket: u64, found: &BTreeSet<Key>, said: &BTreeMap<Key, Waits>) -> Option<String> {
+    fn why_never(&self, ticket: u64, standstill: Standstill<'_>) -> Option<String> {
         let wanted = self.pending.wanted.get(&ticket)?;
-        let demand = self.pending.queue.resource_request_of(&ticket)?.demand()?;
-        let holds = |worker: &Key| {
-            let (_, held) = self.pending.fairness.held_by(*worker)?;
-            demand.iter().any(|(resource, _)| held.get(resource.as_str()) > Quantity::ZERO).then_some((*worker, held))
-        };
-        let holders: Vec<(Key, Demand)> = found.iter().filter_map(holds).collect();
-        let named = holders.iter().take(NAMED_MAX).map(|(worker, held)| self.holder_in_words(*worker, held, said));
+        let need = self.pending.queue.resource_request_of(&ticket)?;
+        let demand = need.demand().cloned().unwrap_or_else(|| Demand::sum(need.demands()));
+        let is_wanted = |held: &Demand| demand.iter().any(|(name, _)| held.get(name.as_str()) > Quantity::ZERO);
+        let processes = standstill.processes().filter_map(|worker| {
+            if need.group().is_some() && self.workers.by_key.get(&worker)?.home.map(|home| home.group) == need.group() {
+                return Some(self.holder_in_words(worker, "runs in the group", standstill));
+            }
+            let (_, held) = self.pending.fairness.held_by(worker)?;
+            is_wanted(&held).then(|| self.holder_in_words(worker, &format!("holds {held}"), standstill))
+        });
+        let mut holders: Vec<String> = processes.collect();
+        let rests = standstill.processes().any(|key| self.rests_with_some(key, standstill));
+        let reserved = self.groups_in_words(standstill, is_wanted);
+        let has_reserved = !reserved.is_empty();
+        holders.extend(reserved);
         let more = holders.len().saturating_sub(NAMED_MAX);
         let more = if more == 0 { String::new() } else { format!("; and {more} more") };
-        let (kind, label) = (wanted.want.kind(), &wanted.label);
+        holders.truncate(NAMED_MAX);
+        let (kind, label, holders) = (wanted.want.kind(), &wanted.label, holders.join("; "));
+        let end = if rests { ", end an actor that has no call (`ray.kill`, or its last handle goes)" } else { "" };
+        let remove = if has_reserved { ", remove a placement group that is not needed any more" } else { "" };
         Some(format!(
-            "{kind} `{label}` waits for {demand} and would for ever: what it needs is held by processes that wait for such \
-             calls themselves: {}{more}. Ask for less in `{label}`, have its caller ask for less, or offer more of it",
-            named.collect::<Vec<_>>().join("; ")
+            "{kind} `{label}` waits for {demand} and would for ever: what it needs is held by those who cannot go on before: \
+             {holders}{more}. Ask for less in `{label}`, have its caller ask for less{end}{remove}, or offer more of it"
         ))
     }
 
-    fn holder_in_words(&self, worker: Key, held: &Demand, said: &BTreeMap<Key, Waits>) -> String {
+    /// Whether a process runs nothing and holds something.
+    fn rests_with_some(&self, process: Key, standstill: Standstill<'_>) -> bool {
+        standstill.said.by(process).is_some_and(|waits| waits.rests)
+            && self.pending.fairness.held_by(process).is_some_and(|(_, held)| !held.is_nothing())
+    }
+
+    /// What is set aside for groups that nobody who goes on could remove.
+    fn groups_in_words(&self, standstill: Standstill<'_>, is_wanted: impl Fn(&Demand) -> bool) -> Vec<String> {
+        let jobs: BTreeSet<JobId> = standstill
+            .stuck
+            .iter()
+            .filter_map(|party| match party {
+                Party::Job(job) => Some(*job),
+                Party::Process(_) => None,
+            })
+            .collect();
+        let groups = jobs.into_iter().flat_map(|job| self.reserved_by(job));
+        let named = groups.filter_map(|group| {
+            let there = group.nodes.iter().zip(&group.description.group.bundles).filter(|(node, _)| node.is_some());
+            let held = Demand::sum(there.map(|(_, bundle)| &bundle.demand));
+            let id: PlacementGroupId = group.description.id;
+            is_wanted(&held)
+                .then(|| format!("placement group {} holds {held}, and whoever could remove it waits", id.hex()))
+        });
+        named.collect()
+    }
+
+    fn holder_in_words(&self, worker: Key, how: &str, standstill: Standstill<'_>) -> String {
         let (label, pid) =
             self.workers.by_key.get(&worker).map_or(("", 0), |known| (known.label.as_str(), known.pid.unwrap_or(0)));
-        let client = self.clients.by_key.get(&worker);
-        let tickets = said.get(&worker).into_iter().flat_map(|waits| {
-            let of_requests = waits.requests.iter().filter_map(|request| client?.waiting.get(request).copied());
-            of_requests.chain(waits.actors.iter().filter_map(|actor| self.ticket_of(*actor, client?.job)))
-        });
-        let labels: BTreeSet<&str> =
-            tickets.filter_map(|ticket| self.pending.wanted.get(&ticket)).map(|wanted| wanted.label.as_str()).collect();
+        let who = format!("`{label}` (pid {pid} on {}, which {how})", self.members.ip_of(worker));
+        if standstill.said.by(worker).is_some_and(|waits| waits.rests) {
+            return format!("{who} is an actor without a call, and whoever has a handle of it waits");
+        }
+        let tickets = self.awaited_by(worker, standstill).into_iter();
+        let labels: BTreeSet<&str> = tickets
+            .filter_map(|one| self.pending.wanted.get(&one.ticket))
+            .map(|wanted| wanted.label.as_str())
+            .collect();
         let awaited = if labels.is_empty() {
             "a call that one of the others runs".to_owned()
         } else {
             labels.iter().map(|label| format!("`{label}`")).collect::<Vec<_>>().join(" and ")
         };
-        format!("`{label}` (pid {pid} on {}, which holds {held}) waits for {awaited}", self.members.ip_of(worker))
+        format!("{who} waits for {awaited}")
     }
 }
 

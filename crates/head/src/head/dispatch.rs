@@ -50,7 +50,7 @@ impl HeadCore {
             ClientToHead::ObjectLog(told) => self.object_log(from, told),
             ClientToHead::ActorMaker(said) => self.actor_maker(from, &said),
             ClientToHead::StackReport(told) => self.stack_report(from, told),
-            ClientToHead::WaitsReport(told) => self.pending.deadlocks.hear(from, told),
+            ClientToHead::WaitsReport(told) => self.pending.deadlocks.hear(from, *told),
             ClientToHead::Metrics(told) => self.metrics_told(from, told),
             ClientToHead::KeyValueRequest(asked) => self.keep(from, *asked),
             ClientToHead::Recover(said) => self.recover(from, said.reference),

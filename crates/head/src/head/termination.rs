@@ -104,9 +104,15 @@ impl HeadCore {
 
     /// The group is given up: what waits or runs within it ends, and what it reserved is free as soon as that is gone.
     pub(super) fn group_remove(&mut self, id: PlacementGroupId, why: &str) {
+        self.group_fails(id, why, None);
+    }
+
+    /// The same, where whoever waits for the group is told another failure.
+    pub(super) fn group_fails(&mut self, id: PlacementGroupId, why: &str, failure: Option<&Failure>) {
         let Some(waiters) = self.groups.known.remove(id, why) else { return };
         for (client, request) in waiters {
-            self.tell(client, GroupAnswer { request, failure: Some(self.groups.gone(id)) });
+            let failure = failure.cloned().unwrap_or_else(|| self.groups.gone(id));
+            self.tell(client, GroupAnswer { request, failure: Some(failure) });
         }
         let reservation = self.groups.reservations.remove(&id).expect("a group that is not removed is held");
         self.pending.fairness.lets_go(Holder::Group(id));

@@ -42,6 +42,12 @@ impl Given {
         counts.into_iter().flat_map(|(object, count)| (0..count).map(move |_| object)).collect()
     }
 
+    /// Whether a hold on the object is not confirmed.
+    pub(super) fn has(&self, object: ObjectId) -> bool {
+        let counts = self.of_holder.values().flat_map(BTreeMap::values);
+        counts.into_iter().any(|counts| counts.contains_key(&object))
+    }
+
     pub(super) fn holder_died(&mut self, holder: WorkerId) {
         self.of_holder.remove(&holder);
     }

@@ -51,7 +51,7 @@ impl<'py> Language for Thread<'py> {
             let early = self.py.check_signals().err();
             let met = match early {
                 None if TERMINATED.load(Ordering::Relaxed) => Err(PySystemExit::new_err(TERMINATION_STATUS)),
-                None => process::patiently(self.py, &mut next),
+                None => process::patiently_for(self.py, true, &mut next),
                 Some(error) => Err(error),
             };
             match met {

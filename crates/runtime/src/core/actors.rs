@@ -193,6 +193,13 @@ impl Actors {
         self.known.values().flat_map(|actor| actor.creates.iter().cloned()).collect()
     }
 
+    /// The actors with calls of this process's that are not answered, or whose end it asked for.
+    pub(crate) fn called(&self) -> impl Iterator<Item = ActorId> {
+        let is_called = |actor: &Actor| !actor.is_quiet() || actor.killed || actor.paused;
+        let lives = |actor: &Actor| !matches!(actor.stream, Stream::Dead(_));
+        self.known.iter().filter(move |(_, actor)| lives(actor) && is_called(actor)).map(|(id, _)| *id)
+    }
+
     /// The actors whose end this process asked for, and whether there may be another process.
     pub(crate) fn doomed(&self) -> Vec<(ActorId, bool)> {
         let lives = |actor: &Actor| !matches!(actor.stream, Stream::Dead(_));

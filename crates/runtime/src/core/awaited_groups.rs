@@ -32,6 +32,11 @@ impl Awaiting {
         self.objects.is_empty()
     }
 
+    /// Whether this object stands for the group.
+    pub(crate) fn contains(&self, object: ObjectId) -> bool {
+        self.objects.iter().any(|(known, _)| *known == object)
+    }
+
     pub(crate) fn into_objects(self) -> Vec<(ObjectId, Value)> {
         self.objects
     }
@@ -72,6 +77,11 @@ impl AwaitedGroups {
         Some(awaiting)
     }
 
+    /// The group that an object waits for.
+    pub(crate) fn group_of(&self, object: ObjectId) -> Option<PlacementGroupId> {
+        self.awaiting.values().find(|(_, awaiting)| awaiting.contains(object)).map(|(group, _)| *group)
+    }
+
     /// The group is being removed: an answer that is under way will not do for whoever comes later.
     pub(crate) fn forget(&mut self, group: PlacementGroupId) {
         self.questions.remove(&group);
@@ -100,6 +110,7 @@ mod tests {
         assert_eq!(awaited.join(group, objects[0], Value::default(), |_| true, || 7), Some(7));
         assert_eq!(awaited.join(group, objects[1], Value::default(), |_| true, || 8), None);
         assert_eq!(awaited.answered(6), None);
+        assert_eq!([0, 1, 2].map(|at| awaited.group_of(objects[at])), [Some(group), Some(group), None]);
         let answered = awaited.answered(7).expect("it was asked").into_objects();
         assert_eq!(answered.iter().map(|(object, _)| *object).collect::<Vec<_>>(), objects[..2]);
         assert_eq!(awaited.join(group, objects[2], Value::default(), |_| true, || 9), Some(9), "asked anew");

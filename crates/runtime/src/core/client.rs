@@ -357,7 +357,7 @@ impl<I: Io> Client<I> {
             EventToClient::TaskLogQuery(asked) => self.tell_of_tasks(asked.number),
             EventToClient::StackQuery(asked) => self.stacks_wanted(&asked),
             EventToClient::ObjectLogQuery(asked) => self.tell_of_objects(asked.number),
-            EventToClient::WaitsQuery(asked) => self.tell_of_waits(asked.number),
+            EventToClient::WaitsQuery(asked) => self.waits_asked(asked.number),
             EventToClient::LogLines(mut lines) => {
                 lines.name = plain(&lines.name).into_owned();
                 lines.ip = plain(&lines.ip).into_owned();

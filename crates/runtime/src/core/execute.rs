@@ -68,6 +68,8 @@ pub(crate) struct Inbox {
     groups: Vec<(String, VecDeque<Item>)>,
     /// Whether calls are an actor's, whose order and place are fixed.
     pub(crate) is_actor: bool,
+    /// Whether the process is a worker, which its daemon told what it is.
+    is_assigned: bool,
     pub(crate) interrupts: Interrupts,
     running: usize,
     running_since: Option<Instant>,
@@ -85,12 +87,12 @@ pub(crate) struct Inbox {
 
 impl Inbox {
     pub(crate) fn assign(&mut self, assign: Box<Assign>) {
-        self.is_actor = assign.actor.is_some();
+        (self.is_actor, self.is_assigned) = (assign.actor.is_some(), true);
         self.items.push_back(Item::Assign(assign));
     }
 
     pub(crate) fn serve_as(&mut self, is_actor: bool) {
-        self.is_actor = is_actor;
+        (self.is_actor, self.is_assigned) = (is_actor, true);
     }
 
     pub(crate) fn close(&mut self) {
@@ -209,6 +211,17 @@ impl Inbox {
     /// Whether a call runs here, and none beside it.
     pub(crate) fn runs_one(&self) -> bool {
         self.running == 1
+    }
+
+    /// Whether the process is a worker that runs nothing and leaves neither.
+    pub(crate) fn rests(&self) -> bool {
+        let leaves = self.closed || self.closing || self.ending;
+        self.is_assigned && self.running == 0 && self.is_empty() && !leaves
+    }
+
+    /// Whether the main thread is a program's, or runs one call of a worker's and none beside it.
+    pub(crate) fn is_in_one(&self) -> bool {
+        self.runs_one() || !self.is_assigned
     }
 
     /// Whether a task is under way here; an actor's calls lend nothing.

@@ -89,6 +89,14 @@ impl FreshGroups {
         }
     }
 
+    /// The group that an object waits for, and whether nobody else knows of it.
+    pub(crate) fn group_of(&self, object: ObjectId) -> Option<(PlacementGroupId, bool)> {
+        self.groups.iter().find_map(|(group, fresh)| match fresh {
+            Fresh::Asked { awaiting, is_private } if awaiting.contains(object) => Some((*group, *is_private)),
+            Fresh::Asked { .. } | Fresh::Created | Fresh::Refused(_) => None,
+        })
+    }
+
     /// Whether the group is known to be created, which is told once (FRESH-1).
     pub(crate) fn take_created(&mut self, group: PlacementGroupId) -> bool {
         let is_created = matches!(self.groups.get(&group), Some(Fresh::Created));

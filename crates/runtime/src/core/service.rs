@@ -4,8 +4,8 @@ use crate::core::code::Codes;
 use crate::core::execute::Inbox;
 use crate::core::io::Token;
 use crate::core::lending::Blocked;
+use crate::core::standstill::Standstill;
 use crate::core::yielding::Yieldings;
-use oxiray_ids::ObjectId;
 use rustc_hash::FxHashMap;
 
 /// The calls that others send to this process.
@@ -17,6 +17,5 @@ pub(crate) struct Service {
     pub(crate) codes: FxHashMap<Token, Codes>,
     /// Threads that wait inside a leased task, the time the first began, and whether the daemon knows.
     pub(crate) blocked: Blocked,
-    /// What the call in the main thread cannot go on without; nothing where it waits for nothing, or not for all of it.
-    pub(crate) awaited: Vec<ObjectId>,
+    pub(crate) standstill: Standstill,
 }

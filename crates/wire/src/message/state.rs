@@ -149,7 +149,7 @@ pub struct TaskLogQuery {
     pub number: u64,
 }
 
-/// head → worker: what does your task wait for? Answered by [`WaitsReport`].
+/// head → client: what do you wait for? Answered by [`WaitsReport`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct WaitsQuery {
     /// Names the question.
@@ -157,8 +157,8 @@ pub struct WaitsQuery {
     pub number: u64,
 }
 
-/// worker → head: what its task waits for, where it cannot go on before all of that is there: calls that it made. Nothing
-/// where its wait ends with a deadline, is for some of many, or is one of several.
+/// client → head: what its task or program waits for, where it cannot go on before all of that is there: calls that it made,
+/// and placement groups. Nothing where its wait ends with a deadline, is for some of many, or is one of several.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct WaitsReport {
     /// The question.
@@ -173,6 +173,21 @@ pub struct WaitsReport {
     /// The actors that have others: an `ActorId` each.
     #[field(4)]
     pub actors: Vec<ActorId>,
+    /// The placement groups that are not there yet: a `PlacementGroupId` each.
+    #[field(5)]
+    pub groups: Vec<PlacementGroupId>,
+    /// Those of them that this process made and told nobody of.
+    #[field(6)]
+    pub private_groups: Vec<PlacementGroupId>,
+    /// Every actor with a call of this process's that is not answered, or whose end it asked for.
+    #[field(7)]
+    pub called: Vec<ActorId>,
+    /// Nothing else in the process goes on by itself: no other thread runs the user's code, and no alarm is set.
+    #[field(8)]
+    pub is_alone: bool,
+    /// It runs nothing and waits for calls.
+    #[field(9)]
+    pub rests: bool,
 }
 
 /// client → daemon: calls that it runs, ran, or waits for.
