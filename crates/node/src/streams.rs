@@ -148,6 +148,11 @@ impl Stream {
     pub(crate) fn is_crowded(&self) -> bool {
         self.connection.unsent_bytes() > OUTBOX_BYTES_CROWDED
     }
+
+    /// It is crowded so much that nothing is added to what waits, whoever asks for it.
+    pub(crate) fn is_overcrowded(&self) -> bool {
+        self.connection.unsent_bytes() > 2 * OUTBOX_BYTES_CROWDED
+    }
 }
 
 /// What came of sending what waited for a peer.

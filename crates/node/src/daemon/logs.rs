@@ -57,14 +57,15 @@ impl Daemon {
         self.refuse_logs(asker, asked.request, FailureCode::System.because(text));
     }
 
-    /// Somebody asks about files of this node. What is in pipes was printed before he asked, so that it does not wait for its
-    /// turn (LOGS-4).
+    /// Somebody asks about files of this node. What is in pipes was printed before he asked, so that it waits neither for its
+    /// turn nor for a driver that has yet to read what is shown to it (LOGS-4).
     pub(super) fn own_logs_asked(&mut self, asker: Key, asked: LogQuery) {
         let printed = self.streams.turns.waiting().filter(|token| matches!(token, Token::Output(_) | Token::Errors(_)));
         for token in printed.collect::<Vec<_>>() {
             self.streams.turns.forget(token);
             self.hear_printed(token);
         }
+        self.read_paused_output();
         self.workers.logs.ask(asker, asked);
     }
 

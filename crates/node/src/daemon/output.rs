@@ -23,11 +23,34 @@ impl Daemon {
     }
 
     fn read_output(&mut self, key: Key, is_error: bool) {
+        let is_crowded = self.stream_of_output(key).is_some_and(Stream::is_crowded);
+        let pauses = is_crowded || self.workers.logs.is_behind(self.turn.now);
+        self.read_pipe(key, is_error, pauses);
+    }
+
+    /// Reads once from the pipes that wait for who is shown what is in them: somebody asks for it now. Those that wait for the disk
+    /// go on waiting (LOGS-1).
+    pub(super) fn read_paused_output(&mut self) {
+        if self.workers.logs.is_behind(self.turn.now) {
+            return;
+        }
+        for key in self.workers.paused().collect::<Vec<_>>() {
+            if !self.stream_of_output(key).is_some_and(Stream::is_overcrowded) {
+                self.read_pipe(key, false, false);
+                self.read_pipe(key, true, false);
+            }
+        }
+    }
+
+    /// The stream by which what a worker prints goes to who is shown it.
+    fn stream_of_output(&self, key: Key) -> Option<&Stream> {
+        let way = self.core.log_target(key).map(|target| self.way_to(target))?;
+        self.streams.get(way)
+    }
+
+    fn read_pipe(&mut self, key: Key, is_error: bool, pauses: bool) {
         let target = self.core.log_target(key);
-        let way = target.map(|target| self.way_to(target));
-        let is_crowded = way.and_then(|way| self.streams.get(way)).is_some_and(Stream::is_crowded)
-            || self.workers.logs.is_behind(self.turn.now);
-        if let Some((pid, printed)) = self.workers.read(&self.poller, key, is_error, is_crowded) {
+        if let Some((pid, printed)) = self.workers.read(&self.poller, key, is_error, pauses) {
             self.show(key, target, pid, is_error, printed);
         }
     }
