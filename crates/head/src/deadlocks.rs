@@ -20,6 +20,9 @@ const PERIOD_MIN: Duration = Duration::from_millis(250);
 const WORKERS_A_SECOND: u64 = 128;
 /// How much of what one worker says is looked at: each takes a look at every machine.
 const SAID_MAX: usize = 32;
+/// Who names more than so many actors or groups counts as one who goes on: of what is left out nothing can be concluded. A client
+/// names fewer.
+const NAMES_MAX: usize = 1024;
 
 /// What a process cannot go on without.
 #[derive(Debug, Clone, Default)]
@@ -40,6 +43,9 @@ pub(crate) struct Waits {
 
 impl From<WaitsReport> for Waits {
     fn from(told: WaitsReport) -> Self {
+        if told.actors.len() + told.called.len() + told.private_groups.len() > NAMES_MAX {
+            return Self::default();
+        }
         let WaitsReport { mut requests, mut leases, mut actors, mut groups, is_alone, rests, .. } = told;
         let called = actors.iter().chain(&told.called).copied().collect();
         requests.truncate(SAID_MAX);
@@ -161,6 +167,17 @@ pub(crate) fn stuck<P: Copy + Ord, H>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_names_too_many_counts_as_one_who_goes_on() {
+        let told = |count| {
+            let called = vec![ActorId::nil_of(JobId::from_number(1)); count];
+            Waits::from(WaitsReport { called, is_alone: true, rests: true, ..WaitsReport::default() })
+        };
+        let (all, none) = (told(NAMES_MAX), told(NAMES_MAX + 1));
+        assert_eq!((all.is_alone, all.rests, all.called.len()), (true, true, 1));
+        assert_eq!((none.is_alone, none.rests, none.called.len()), (false, false, 0));
+    }
 
     #[test]
     fn who_waits_for_somebody_who_can_go_on_is_not_stuck() {
