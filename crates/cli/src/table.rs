@@ -8,7 +8,8 @@
 use clap::Args;
 use oxiray_wire::plain;
 use serde_json::Value as Json;
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::LazyCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 
 const EXPECT: &str = "writing to a string does not fail";
@@ -190,24 +191,40 @@ impl Table {
     }
 }
 
-/// Each identifier as short as it is distinct among these: its first digits; or those, an ellipsis and the digits in which
-/// it differs, where many begin alike, as all objects of one task do.
+/// Each identifier as short as it is distinct among these: its first digits; or those, an ellipsis and digits that no other
+/// with the same first ones has anywhere, where many begin alike, as all objects of one task do. It stays whole where it
+/// has no such digits.
 pub(crate) fn short_identifiers<'id>(all: &BTreeSet<&'id str>) -> BTreeMap<&'id str, String> {
     let sorted: Vec<&str> = all.iter().copied().collect();
+    let holders = LazyCell::new(|| holders_of_digits(&sorted));
     let short = |(at, id): (usize, &&'id str)| {
         let beside = [at.checked_sub(1), at.checked_add(1)].into_iter().flatten().filter_map(|at| sorted.get(at));
         // Many identifiers begin with the nil one's digits.
         let nil = id.bytes().take_while(|digit| *digit == b'f').count();
         let shared = beside.map(|other| common(id, other)).max().unwrap_or(0).max(nil);
-        let text = if shared < SHORT_DIGITS_MAX {
-            id[..id.len().min(SHORT_DIGITS.max(shared + 1))].to_owned()
-        } else {
-            let from = shared.min(id.len().saturating_sub(SHORT_DIGITS));
-            format!("{}{ELLIPSIS}{}", &id[..FIRST_DIGITS], &id[from..id.len().min(from + SHORT_DIGITS)])
-        };
-        (*id, text)
+        if shared < SHORT_DIGITS_MAX {
+            return (*id, id[..id.len().min(SHORT_DIGITS.max(shared + 1))].to_owned());
+        }
+        let from = shared.min(id.len().saturating_sub(SHORT_DIGITS));
+        // What differs first is not yet what no other has: `01` at one place of an identifier may stand at another of the next.
+        let own = (FIRST_DIGITS..=from).rev().filter_map(|at| id.get(at..at + SHORT_DIGITS));
+        let own = own.into_iter().find(|digits| holders[&(&id[..FIRST_DIGITS], *digits)] == 1);
+        (*id, own.map_or_else(|| (*id).to_owned(), |digits| format!("{}{ELLIPSIS}{digits}", &id[..FIRST_DIGITS])))
     };
     all.iter().enumerate().map(short).collect()
+}
+
+/// How many of the identifiers with these first digits have those digits anywhere behind.
+fn holders_of_digits<'id>(all: &[&'id str]) -> HashMap<(&'id str, &'id str), usize> {
+    let mut holders = HashMap::new();
+    for id in all {
+        let behind = FIRST_DIGITS..=id.len().saturating_sub(SHORT_DIGITS);
+        let had: BTreeSet<&str> = behind.map(|at| &id[at..at + SHORT_DIGITS]).collect();
+        for digits in had {
+            *holders.entry((&id[..FIRST_DIGITS], digits)).or_default() += 1;
+        }
+    }
+    holders
 }
 
 fn is_identifier(text: &str) -> bool {
@@ -329,6 +346,21 @@ mod tests {
         let expected =
             ["012345678", "012345679", "aaaaaa\u{2026}01000000", "aaaaaa\u{2026}02000000", "ffffff\u{2026}dddddddd"];
         assert_eq!(ids.map(|id| short[id].as_str()), expected);
+    }
+
+    #[test]
+    fn a_short_identifier_has_digits_that_no_other_has_anywhere() {
+        let shortened = |numbers: &[&str]| {
+            let ids: Vec<String> =
+                numbers.iter().map(|of| format!("28cde7c9dd4140a4587175b83ea4ef1a821f2fec{of}")).collect();
+            let short = short_identifiers(&ids.iter().map(String::as_str).collect());
+            ids.iter().map(|id| short[id.as_str()].clone()).collect::<Vec<_>>()
+        };
+        let (first, sixth, other) = ("0100000001000000", "0100000006000000", "0200000001000000");
+        assert_eq!(shortened(&[first, sixth]), ["28cde7\u{2026}00100000", "28cde7\u{2026}06000000"]);
+        let whole = format!("28cde7c9dd4140a4587175b83ea4ef1a821f2fec{first}");
+        let expected = [&whole, "28cde7\u{2026}06000000", "28cde7\u{2026}20000000"];
+        assert_eq!(shortened(&[first, sixth, other]), expected, "whole, as the others have every eight digits of it");
     }
 
     #[test]
