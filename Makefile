@@ -14,6 +14,7 @@
 #   bench-scale  a real head with up to 1,000 members that one program plays over TLS; writes benches/SCALE.md
 #   bench-preload  a GPU task in a fresh worker that has PyTorch already, beside one that imports it
 #   bench-train  training beside Ray 2.60 and torchrun, two workers on the CPU; writes benches/TRAIN.md
+#   bench-isolation  what watching and fencing devices costs tasks and actors with a GPU; writes benches/ISOLATION.md; as root
 #   bench-pages  the page beside Ray's dashboard in one browser, over large histories, and open while tasks run; writes benches/PAGES.md
 #   soak   20,000 tasks of random device shares with workers killed at random, and 20,000 of shares and memories with trespassers and devices that fall ill
 #   chaos  a mixed load on several daemons while processes of every kind are killed and others mean harm, for CHAOS_SECONDS (30 minutes)
@@ -43,7 +44,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := demo
-.PHONY: demo test test-dashboard browser docs-pictures ray-wheel ready-to-test compatibility bench bench-scheduler bench-scale bench-preload bench-train bench-pages bench-libraries bench-operator test-outage ecosystem third-parties libraries libraries-on-ray library-names soak chaos hogs simulate fuzz fuzz-porch fuzz-frames sanitize memory spill-s3 lint wheel wheels test-packages packaging-tools advisories docs cuda-example clean venv network-tools etcd slurm
+.PHONY: demo test test-dashboard browser docs-pictures ray-wheel ready-to-test compatibility bench bench-scheduler bench-scale bench-preload bench-train bench-isolation bench-pages bench-libraries bench-operator test-outage ecosystem third-parties libraries libraries-on-ray library-names soak chaos hogs simulate fuzz fuzz-porch fuzz-frames sanitize memory spill-s3 lint wheel wheels test-packages packaging-tools advisories docs cuda-example clean venv network-tools etcd slurm
 
 # In a container everybody is root, and pip's advice on that helps nobody.
 export PIP_ROOT_USER_ACTION := ignore
@@ -131,6 +132,9 @@ bench-preload: venv $(BUILD)/torch/installed
 
 bench-pages: browser $(BUILD)/ray/made
 	$(VENV)/bin/python benches/pages.py --ray-python $(BUILD)/ray/bin/python --write benches/PAGES.md
+
+bench-isolation: $(BUILD)/bench/installed
+	$(BUILD)/bench/bin/python benches/isolation.py --write benches/ISOLATION.md
 
 bench-train: $(BUILD)/train/installed $(BUILD)/ray-train/made
 	$(BUILD)/train/bin/python benches/train.py --ray-python $(BUILD)/ray-train/bin/python --write benches/TRAIN.md

@@ -31,15 +31,19 @@ class CaseFailed(Exception):
     """A case ended without a result; says what it printed."""
 
 
-def measure(python: str, name: str) -> dict[str, object]:
+def environment(folder: str, extra: dict[str, str]) -> dict[str, str]:
+    """The variables of a program whose session lies in that folder: of this process's only what is not for Ray or Python."""
+    kept = {key: value for key, value in os.environ.items() if not FOREIGN.match(key)}
+    return kept | {"RAY_TMPDIR": folder, "RAY_USAGE_STATS_ENABLED": "0", SESSION_MARK: uuid.uuid4().hex} | extra
+
+
+def measure(python: str, name: str, extra: dict[str, str] | None = None) -> dict[str, object]:
     """One case once, in a fresh process and a session of its own."""
     folder = Path(tempfile.mkdtemp(prefix="oxb-"))
-    environment = {key: value for key, value in os.environ.items() if not FOREIGN.match(key)}
-    environment |= {"RAY_TMPDIR": str(folder), "RAY_USAGE_STATS_ENABLED": "0", SESSION_MARK: uuid.uuid4().hex}
     command = [python, str(Path(__file__).parent / "cases.py"), name]
     try:
         done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=DEADLINE_S, check=False, cwd=folder
+            command, env=environment(str(folder), extra or {}), capture_output=True, text=True, timeout=DEADLINE_S, check=False, cwd=folder
         )
     except subprocess.TimeoutExpired as expired:
         raise CaseFailed(f"no result within {DEADLINE_S} s") from expired

@@ -26,7 +26,7 @@ const LISTS_MAX: usize = 64;
 
 /// A list that is collected from all processes is asked for again after so many times what its answer took, however often the page
 /// asks: they have something else to do.
-const SPARED: u32 = 40;
+const SPARED: u32 = 60;
 /// How old that lets such a list become.
 const SPARED_AGE_MAX: Duration = Duration::from_secs(10);
 
