@@ -417,6 +417,58 @@ def test_landlock_fences_where_there_are_no_cgroups(tmp_path: Path, who: str) ->
     assert found["child"] == "EACCES" and found["renamed"] and found["visible"] == "0"
 
 
+#: CAP_DAC_READ_SEARCH, CAP_NET_ADMIN and CAP_BPF, by their bits.
+_CAPABILITIES = {"dac_read_search": 1 << 2, "net_admin": 1 << 12, "bpf": 1 << 39}
+
+
+def test_workers_have_none_of_the_capabilities_that_make_fences(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    for above in (tmp_path, *tmp_path.parents[:3]):
+        above.chmod(above.stat().st_mode | 0o055)
+    own = tmp_path / "own"
+    own.mkdir()
+    os.chown(own, NOBODY, NOBODY)
+    handed_on = ",".join(f"+{name}" for name in _CAPABILITIES)
+    # As a systemd unit with `AmbientCapabilities=` starts it.
+    user = held("nobody", [f"--inh-caps={handed_on}", f"--ambient-caps={handed_on}", sys.executable, "-c"])
+    if subprocess.run([*user, ""], capture_output=True).returncode != 0:
+        pytest.skip("there are no such capabilities to be handed on here")
+    variables = os.environ | {"RAY_TMPDIR": str(own), "HOME": str(own)}
+    printed = subprocess.run([*user, _CAPABLE], env=variables, cwd=own, capture_output=True, text=True, timeout=120)
+    assert printed.returncode == 0, printed.stderr
+    found = json.loads(printed.stdout.splitlines()[-1])
+    everything = sum(_CAPABILITIES.values())
+    assert found["driver"] & everything == everything == found["daemon"] & everything
+    # What has nothing to do with fences was meant for the program, and is handed on.
+    for who in ("worker", "child"):
+        assert found[who] & everything == _CAPABILITIES["dac_read_search"], who
+
+
+_CAPABLE = """
+import json, os, subprocess, ray
+
+def effective(pid):
+    return int(next(line for line in open(f"/proc/{pid}/status") if line.startswith("CapEff:")).split()[1], 16)
+
+def parent_of(pid):
+    return int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1])
+
+ray.init(num_cpus=1)
+
+@ray.remote
+def look(driver):
+    # Workers are forked by a template that the daemon started.
+    child = subprocess.run(["cat", "/proc/self/status"], capture_output=True, text=True, check=True).stdout
+    return {
+        "driver": effective(driver), "worker": effective("self"), "daemon": effective(parent_of(os.getppid())),
+        "child": int(next(line for line in child.splitlines() if line.startswith("CapEff:")).split()[1], 16),
+    }
+
+print(json.dumps(ray.get(look.remote(os.getpid()))))
+"""
+
+
 _HELD = """
 import json, os, subprocess, sys
 import ray

@@ -42,7 +42,7 @@ mod tree;
 pub use cgroup::{DaemonCgroup, WorkerCgroup, end_processes_in, enter, processes_in};
 pub use error::FenceError;
 pub use landlock::{Ruleset, restrict_self};
-pub use means::{Isolation, Means, Mechanism};
+pub use means::{Isolation, Means, Mechanism, keep_capabilities_to_oneself};
 pub use node::{DenyList, DenyRule, Node, NodeKind};
 pub use own_cgroup::CgroupVersion;
 pub use strays::{Stray, close_strays, strays_of};

@@ -6,6 +6,7 @@ use crate::{DaemonCgroup, DenyList, DenyRule, FenceError, Node, enter};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, waitpid};
+use rustix::thread::{CapabilitySet, configure_capability_in_ambient_set};
 use std::ffi::CStr;
 use std::fmt;
 use std::os::fd::AsFd as _;
@@ -44,6 +45,16 @@ impl Mechanism {
                 try_out(Errno::ACCESS, || restrict_thread(ruleset.as_fd()))
             }
         }
+    }
+}
+
+/// Has what this process starts from here on do without the capabilities that make fences, where a systemd unit or a container
+/// gave them to be handed on (`AmbientCapabilities=`): a program of a user could undo its fence with them. This process
+/// keeps them. Call it while the process has one thread.
+pub fn keep_capabilities_to_oneself() {
+    for capability in [CapabilitySet::BPF, CapabilitySet::NET_ADMIN] {
+        // A kernel that does not know one hands it on to nobody.
+        let _ = configure_capability_in_ambient_set(capability, false);
     }
 }
 

@@ -95,6 +95,7 @@ impl Ready {
 
 /// Runs a daemon until it is to end. `ready` is called once it serves. The process must have one thread.
 pub fn run(config: &Config, mode: Mode, ready: impl FnOnce(&Ready)) -> Result<(), StartError> {
+    oxiray_fence::keep_capabilities_to_oneself();
     let driver = match mode {
         Mode::Private(driver) => Some(driver),
         Mode::Shared { keeps_output } => return share(config, keeps_output, ready),
