@@ -251,8 +251,8 @@ class RuntimeContext:
         `get_accelerator_ids` tells), `uuid` and `pci_address` (None where they are not known), `share` (1.0 for all of it),
         `memory_bytes` (what of its memory is granted, in bytes; None where its size is not known), and `isolation`: what keeps this
         process from other devices, as `oxiray status` says it (`variable`, `watched`, `landlock`, `cgroup1`, `cgroup`). Where that
-        memory is a limit, `memory_tier` is the strongest of what keeps this process to it (`mps`, `interposer`, `framework`,
-        `watched` or `none`; None where it is no limit), and `memory_watched` says whether it is ended if it is seen with more.
+        memory is a limit, `memory_tier` is the strongest of what keeps this process to it (`mig`, `dmem`, `mps`,
+        `interposer`, `framework`, `watched` or `none`; None where it is no limit), and `memory_watched` says whether it is ended if it is seen with more.
         """
         _check_connected("Devices")
         return _core.devices()

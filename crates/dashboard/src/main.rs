@@ -57,6 +57,9 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     // The daemon that starts it asks it to end by a signal.
     oxiray_processes::unblock_signals();
+    // It is the one program that strangers' bytes reach: what it starts gains no rights over its own. A kernel that cannot
+    // promise that leaves all as it is.
+    let _ = rustix::thread::set_no_new_privs(true);
     let result = match Program::parse().order {
         Order::Serve(options) => server::run(&options),
         Order::Health(options) => server::tell_health(&options),

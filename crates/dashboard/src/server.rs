@@ -144,7 +144,9 @@ async fn past(options: &Options, recording: &Recording) -> Option<Past> {
 }
 
 async fn serve(options: &Options, rules: Arc<PorchRules>) -> anyhow::Result<()> {
-    let daemon = Daemon::enter(&options.session)?;
+    // Who only exports metrics gives no orders.
+    let enter = if options.metrics_only { Daemon::enter_reading } else { Daemon::enter };
+    let daemon = enter(&options.session)?;
     let (sender, mut arrivals) = mpsc::unbounded_channel();
     let (tell_refused, refused) = audit::hear_refusals();
     let porches = open_porches(options, &rules, sender, tell_refused)?;

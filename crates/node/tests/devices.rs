@@ -4,7 +4,7 @@ use oxiray_accelerators::{Host, detect, offer};
 use oxiray_families::XidRules;
 use oxiray_head::{Core, StoreFigures};
 use oxiray_ids::{LeaseNumber, LeaseRequestNumber, NodeId};
-use oxiray_machine::{Effect, IsolationPlan, Key, Plan};
+use oxiray_machine::{CheckOutcome, Effect, IsolationPlan, Key, Plan};
 use oxiray_node::device_client::{DeviceAnswer, DeviceClient};
 use oxiray_nvml_fixture::FIXTURE_VARIABLE;
 use oxiray_resources::{Inventory, ResourceName};
@@ -31,6 +31,8 @@ struct Node {
     leases: Vec<(LeaseNumber, Key)>,
     /// What the library was asked and has not answered: of a device, and of all.
     unanswered: [usize; 2],
+    /// How often a device was checked.
+    checked: usize,
 }
 
 impl Node {
@@ -62,7 +64,8 @@ impl Node {
         let mut core = Core::new(plan, "/session".into(), "127.0.0.1:1".into(), desk.monitored(), now);
         let driver = core.new_key();
         core.driver_joined(driver, Driver { interpreter: "python".into(), ..Driver::default() });
-        let mut node = Self { core, desk, now, driver, last_pid: 700, leases: Vec::new(), unanswered: [0; 2] };
+        let mut node =
+            Self { core, desk, now, driver, last_pid: 700, leases: Vec::new(), unanswered: [0; 2], checked: 0 };
         node.settle();
         node
     }
@@ -98,6 +101,10 @@ impl Node {
                         self.desk.measure();
                         self.unanswered[1] += 1;
                         self.hear_all();
+                    }
+                    Effect::CheckDevice { device } => {
+                        self.checked += 1;
+                        self.core.device_tested(&device, CheckOutcome::Passed);
                     }
                     _ => {}
                 }
@@ -240,6 +247,10 @@ fn a_device_comes_back_when_nvml_says_that_it_is_free() {
     write(&living);
     node.pass_while(Duration::from_secs(30), |node| node.leases.len() < 4);
     assert_eq!(node.reasons(), [None, None], "the first device forgot after all");
+    assert_eq!(
+        node.checked, 1,
+        "it was checked before anybody got it, and the second one, which was in service, was not"
+    );
 
     // The driver loses the device that nobody uses any more, and finds it again.
     let lost = folder.path().join("lost.txt");

@@ -95,7 +95,7 @@ impl Page {
     /// # Errors
     /// Where the session cannot be entered, or was left.
     pub(crate) async fn keep(&self, session: &Path) -> anyhow::Result<std::convert::Infallible> {
-        let daemon = Daemon::enter(session)?;
+        let daemon = Daemon::enter_reading(session)?;
         tokio::select! {
             error = daemon.hear() => Err(error),
             never = self.record(&daemon) => match never {},
@@ -208,7 +208,7 @@ mod tests {
         let age =
             |kind, took_ms| age_max(kind, Duration::from_millis(1_500), Duration::from_millis(took_ms)).as_millis();
         let of = |took_ms| age(StateKind::Tasks, took_ms);
-        assert_eq!([0, 5, 37, 100, 500, 20_000].map(of), [1_500, 1_500, 1_500, 4_000, 10_000, 10_000]);
+        assert_eq!([0, 5, 25, 100, 500, 20_000].map(of), [1_500, 1_500, 1_500, 6_000, 10_000, 10_000]);
         assert_eq!(age(StateKind::Jobs, 500), 1_500, "the head knows them itself");
     }
 }

@@ -72,6 +72,13 @@ impl NodeCore {
         self.carry_out_health(verdicts);
     }
 
+    /// It is out of service, and why is over.
+    pub(super) fn check_before_return(&mut self, device: &DeviceSlot) {
+        let verdicts = self.devices.health.check(device);
+        self.carry_out_health(verdicts);
+        debug_assert!(self.devices.out_of_service.contains_key(device), "it is out of service until the check says more");
+    }
+
     fn carry_out_health(&mut self, verdicts: Vec<Verdict>) {
         for verdict in verdicts {
             match verdict {
@@ -139,7 +146,7 @@ impl NodeCore {
         self.workers.iter().filter(|(_, worker)| has(worker)).map(|(key, _)| *key).collect()
     }
 
-    fn is_held(&self, device: &DeviceSlot) -> bool {
+    pub(super) fn is_held(&self, device: &DeviceSlot) -> bool {
         !self.holders(device).is_empty()
     }
 

@@ -169,25 +169,35 @@ impl NodeCore {
         self.devices.out_of_service.entry(device.clone()).or_default().insert(worker, reason.to_owned());
     }
 
-    /// Puts the devices back into service that nothing but this worker kept out of it.
-    pub(super) fn return_to_service(&mut self, worker: Key, is_excepted: impl Fn(&DeviceSlot) -> bool) {
+    /// CORE-4: puts the devices back into service that nothing but this one kept out of it. Those that were not out of it for
+    /// their health are checked before that, where nobody has them: what was left on them, or lost them, may have
+    /// harmed them.
+    pub(super) fn return_to_service(&mut self, by: Key, is_excepted: impl Fn(&DeviceSlot) -> bool) {
+        let is_well = self.devices.doctor == Some(by);
         let mut kept = OutOfService::new();
+        let mut unchecked = Vec::new();
         for (device, mut reasons) in std::mem::take(&mut self.devices.out_of_service) {
-            if !is_excepted(&device) && reasons.remove(&worker).is_some() {
+            if !is_excepted(&device) && reasons.remove(&by).is_some() {
                 let (resource, slot) = &device;
-                let changed = if let Some(left) = reasons.values().next() {
-                    self.ledger.quarantine(resource, *slot, left.as_str())
-                } else {
+                if let Some(left) = reasons.values().next() {
+                    let changed = self.ledger.quarantine(resource, *slot, left.as_str());
+                    changed.expect("what is out of service is a device of the ledger");
+                } else if is_well || self.is_held(&device) {
                     self.out.push(Effect::Log(format!("{resource} {slot} is back in service")));
-                    self.ledger.restore_device(resource, *slot)
-                };
-                changed.expect("what is out of service is a device of the ledger");
+                    let restored = self.ledger.restore_device(resource, *slot);
+                    restored.expect("what is out of service is a device of the ledger");
+                } else {
+                    unchecked.push(device.clone());
+                }
             }
             if !reasons.is_empty() {
                 kept.insert(device, reasons);
             }
         }
         self.devices.out_of_service = kept;
+        for device in unchecked {
+            self.check_before_return(&device);
+        }
     }
 
     fn expect_the_end(&mut self, key: Key) {

@@ -9,7 +9,7 @@ use oxiray_ids::ObjectId;
 use oxiray_ids::{LeaseNumber, NodeId};
 use oxiray_journal::{Change, Rows};
 use oxiray_machine::Whereabouts;
-use oxiray_machine::{DeviceMemoryLimit, DeviceQuestion, IsolationPlan, Residue};
+use oxiray_machine::{CheckOutcome, DeviceMemoryLimit, DeviceQuestion, IsolationPlan, Residue};
 use oxiray_resources::{Inventory, ResourceName};
 use oxiray_wire::message::{
     ActorAnswer, Amount, Assign, ClientToDaemon, Direction as _, Environment, HeadToNode, NodeOfWorker, NodeToDaemon,
@@ -323,6 +323,7 @@ impl World {
                 }
             }
             Effect::AskDevice(question) => self.questions.push(question),
+            Effect::CheckDevice { device } => self.core.device_tested(&device, CheckOutcome::Passed),
             Effect::LookAtOpenNodes { workers } => self.looked_at.push(workers),
             Effect::LookAtGroup { worker } => {
                 let pids = self.in_groups.get(&worker).cloned().unwrap_or_default();
@@ -331,7 +332,6 @@ impl World {
             Effect::Copy { .. }
             | Effect::Fence(_)
             | Effect::MeasureDevices
-            | Effect::CheckDevice { .. }
             | Effect::RememberHealth(_)
             | Effect::StartTemplate { .. }
             | Effect::EndTemplate { .. }
