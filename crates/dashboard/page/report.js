@@ -67,6 +67,7 @@ export function answerOf(path) {
     case "map": return report.map;
     case "names/tasks": return report.names;
     case "series": return asked.get("of") === "run" ? report.runs[asked.get("run") ?? ""] ?? { times: [], lines: [] } : asked.get("of") === "store" ? report.store : report.charts[asked.get("node") ?? ""] ?? { times: [], lines: [] };
+    case "names/jobs": return report.job_names;
     default: return undefined;
   }
 }

@@ -10,6 +10,7 @@
 //! - PAGE-2: nobody who reads slowly, or not at all, makes anything wait or grow: a line of changes is made when the last one was
 //!   taken.
 
+pub(crate) mod counts;
 pub(crate) mod events;
 mod holdings;
 mod keeper;

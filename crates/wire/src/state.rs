@@ -35,7 +35,7 @@ pub use rows::{
     NodeRow, ObjectRow, ProcessStacks, Slots, Tables, TaskRow, TaskSurroundings, WorkerExit, WorkerRow,
 };
 pub use statistics::{DiskSpace, Flow, MeasuredNode, MemoryStatistics, MetricsPlace, NodeStatistics, WorkerStatistics};
-pub use summary::{CallCounts, ObjectCounts, Summary};
+pub use summary::{AttemptCount, CallCounts, ObjectCounts, Summary};
 pub use words::{
     ActorPhase, ChronicleEvent, ChronicleKind, DemandKind, DeviceService, DeviceTier, ExitKind, GroupScheduling,
     GroupState, HealthState, MemoryTier, ProcessRole, ProfileKind, Severity, StateKind, TaskKind, WorkerDuty,

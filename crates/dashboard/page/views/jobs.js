@@ -2,22 +2,32 @@
  * Jobs: submissions and drivers, what each printed, and their end by hand.
  * @module
  */
-import { html, useEffect, useRef, useState } from "../vendor/preact.js";
+import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { act, get, query, Refusal } from "../api.js";
-import { useCluster } from "../cluster.js";
+import { useAnswer, useCluster } from "../cluster.js";
 import { number, span } from "../format.js";
 import { change, link } from "../place.js";
-import { Badge, Choice, Confirmed, Empty, Facts, Head, Id, Moment, Search, Sheet, Trouble } from "../parts.js";
+import { Badge, Choice, Confirmed, Empty, Facts, Head, Id, Meter, Moment, Search, Sheet, Trouble } from "../parts.js";
 import { Table, useRows } from "../table.js";
 import { STARTED, STATE, TOOK } from "./columns.js";
+import { progress } from "./tasks.js";
 import { followLog, LINES_KEPT, plain } from "./log.js";
 
-const COLUMNS = [
+/** How many of a job's tasks are how far. @param {any} counts */
+function tasksOf(counts) {
+  if (!counts) return "–";
+  const { parts, told } = progress(counts);
+  return html`<span class="metered" title=${told}><span class="figures">${number(counts.total)}</span><${Meter} whole=${counts.total} parts=${parts} label=${told} /></span>`;
+}
+
+/** @param {Map<string, any>} counts by job */
+const columns = (counts) => [
   { key: "submission", title: "Job", show: (/** @type {any} */ row) => html`<b>${row.submission || row.job_id || "–"}</b>${row.past && html` <span class="soft" title="The head that runs now does not know of it">before the head came back</span>`}` },
   STATE,
   { key: "entrypoint", title: "Entrypoint", grow: true, show: (/** @type {any} */ row) => (row.entrypoint ? html`<code>${row.entrypoint}</code>` : html`<span class="soft">a program, PID ${row.pid ?? "?"}</span>`) },
   { key: "devices", title: "Devices", numeric: true, show: (/** @type {any} */ row) => (row.devices ? number(row.devices) : "–") },
   { key: "device_seconds", title: "Device time", numeric: true, minor: true, show: (/** @type {any} */ row) => (row.device_seconds ? span(row.device_seconds * 1_000) : "–") },
+  { key: "tasks", title: "Tasks", order: (/** @type {any} */ row) => counts.get(row.job_id)?.total ?? 0, show: (/** @type {any} */ row) => tasksOf(counts.get(row.job_id)) },
   STARTED, TOOK,
 ];
 const ASKED = ["submission", "job_id", "state", "entrypoint", "message", "error", "started_ms", "ended_ms", "node_id", "node_name", "pid", "ip", "exit_code", "metadata", "devices", "device_seconds", "past"];
@@ -25,18 +35,21 @@ const ASKED = ["submission", "job_id", "state", "entrypoint", "message", "error"
 /** @param {{given: Record<string, string>}} props */
 export function Jobs({ given }) {
   const data = useRows("jobs", { search: given.search, state: given.state }, ASKED);
+  // Of themselves: processes may take their time to answer, and the jobs are there without them.
+  const { answer } = useAnswer("names/jobs", ["tasks"], 2_000);
+  const counts = useMemo(() => new Map((answer?.rows ?? []).map((/** @type {any} */ row) => [row.job_id, row])), [answer]);
   const picked = data.rows.find((row) => row.key === given.pick);
   return html`<${Head} title="Jobs" count=${data.total}>
       <${Choice} label="State" value=${given.state ?? ""} onChoose=${(/** @type {string} */ state) => change({ state })} options=${[["", "all"], ["RUNNING", "running"], ["PENDING", "pending"], ["SUCCEEDED", "succeeded"], ["FAILED", "failed"], ["STOPPED", "stopped"]]} />
       <${Search} label="Search jobs" value=${given.search ?? ""} onSearch=${(/** @type {string} */ search) => change({ search })} />
     <//>
-    <${Table} label="Jobs" data=${data} columns=${COLUMNS} picked=${given.pick} onPick=${(/** @type {any} */ row) => change({ pick: row.key }, true)}
+    <${Table} label="Jobs" data=${data} columns=${columns(counts)} picked=${given.pick} onPick=${(/** @type {any} */ row) => change({ pick: row.key }, true)}
       empty=${given.search || given.state ? html`<${Empty} title="No job is like this" />` : html`<${Empty} title="No jobs yet">Submit one with <code>oxiray job submit -- python program.py</code>, or connect a program with <code>ray.init("auto")</code>.<//>`} />
-    ${picked && html`<${Job} key=${picked.key} row=${picked} again=${data.again} />`}`;
+    ${picked && html`<${Job} key=${picked.key} row=${picked} tasks=${counts.get(picked.job_id)} again=${data.again} />`}`;
 }
 
-/** @param {{row: any, again: () => void}} given */
-function Job({ row, again }) {
+/** @param {{row: any, tasks: any, again: () => void}} given */
+function Job({ row, tasks, again }) {
   const { overview } = useCluster();
   const runs = ["RUNNING", "PENDING"].includes(row.state);
   const path = `jobs/${encodeURIComponent(row.submission)}`;
@@ -50,7 +63,7 @@ function Job({ row, again }) {
     <${Facts} rows=${[["State", html`<${Badge} state=${row.state} />`], ["Entrypoint", row.entrypoint && html`<code>${row.entrypoint}</code>`], ["Driver's job", row.job_id && html`<${Id} id=${row.job_id} />`],
       ["Driver", row.pid ? `PID ${row.pid}${row.ip ? ` at ${row.ip}` : ""}` : ""], ["Node", row.node_id && html`<${Id} id=${row.node_id} href=${link("nodes", { pick: `node:${row.node_id}` })} />`],
       ["Error", row.error], ["Exit code", row.exit_code], ["Began", html`<${Moment} at=${row.started_ms} />`], ["Ended", row.ended_ms ? html`<${Moment} at=${row.ended_ms} />` : ""],
-      ["Devices now", row.devices ? number(row.devices) : ""], ["Device time", row.device_seconds ? span(row.device_seconds * 1_000) : ""],
+      ["Tasks", tasks && progress(tasks).told], ["Devices now", row.devices ? number(row.devices) : ""], ["Device time", row.device_seconds ? span(row.device_seconds * 1_000) : ""],
       ...Object.entries(row.metadata ?? {}).map(([name, value]) => /** @type {[string, any]} */ ([name, value]))]} />
     ${row.job_id && html`<p class="links"><a href=${link("tasks", { job_id: row.job_id })}>Its tasks</a><a href=${link("actors", { job_id: row.job_id })}>Its actors</a></p>`}
     ${row.past || overview?.history ? html`<p class="soft">What it printed is not in the history; <code>oxiray logs</code> finds it among the files of its session.</p>` : row.submission ? html`<${Log} id=${row.submission} runs=${runs} />` : html`<p class="soft">What a program that connected by itself prints goes to its own terminal.</p>`}

@@ -19,6 +19,7 @@ const COLUMNS = [
   STARTED, TOOK, NODE, PID,
 ];
 const ASKED = ["task_id", "name", "attempt", "state", "error", "started_ms", "ended_ms", "node_id", "node_name", "pid"];
+const SHOWN_NAMES = 60;
 const STATES = ["", "RUNNING", "FINISHED", "FAILED", "PENDING_ARGS_AVAIL", "PENDING_NODE_ASSIGNMENT", "SUBMITTED_TO_WORKER"];
 
 /** @param {{given: Record<string, string>}} props */
@@ -48,20 +49,38 @@ function count(states, like) {
   return Object.entries(states).reduce((sum, [state, many]) => sum + (like.test(state) ? many : 0), 0);
 }
 
+/**
+ * How many are how far, and the same in words.
+ * @param {{total: number, states: Record<string, number>}} counts
+ */
+export function progress(counts) {
+  const [done, failed, runs] = [/FINISHED/, /FAILED/, /RUNNING/].map((like) => count(counts.states, like));
+  const waits = counts.total - done - failed - runs;
+  const words = /** @type {Array<[number, string]>} */ ([[done, "finished"], [failed, "failed"], [runs, "running"], [waits, "waiting"]]);
+  const told = words.filter(([many]) => many).map(([many, word]) => `${number(many)} ${word}`).join(", ");
+  return { parts: /** @type {Array<[number, string]>} */ ([[done, "good"], [failed, "bad"], [runs, "busy"]]), told };
+}
+
 /** How many of each name are how far. @param {{given: Record<string, string>}} props */
 function Names({ given }) {
   const { answer, error, again } = useAnswer(`names/tasks${query({ job_id: given.job_id })}`, ["tasks"], 2_000);
-  const rows = answer?.rows ?? [];
+  const rows = (answer?.rows ?? []).slice(0, SHOWN_NAMES);
   if (error) return html`<${Trouble} error=${error} again=${again} />`;
-  if (rows.length === 0 || given.name) return null;
-  return html`<section class="names" aria-label="By name">${rows.slice(0, 60).map((/** @type {any} */ row) => {
-    const [done, failed, runs] = [count(row.states, /FINISHED/), count(row.states, /FAILED/), count(row.states, /RUNNING/)];
-    const waits = row.total - done - failed - runs;
-    const told = [[done, "finished"], [failed, "failed"], [runs, "running"], [waits, "waiting"]].filter(([many]) => many).map(([many, word]) => `${number(Number(many))} ${word}`).join(", ");
-    return html`<button type="button" class="name" key=${row.name} onClick=${() => change({ name: row.name }, true)}>
-      <span class="name-title">${row.name}</span><span class="figure">${number(row.total)}</span>
-      <${Meter} whole=${row.total} parts=${[[done, "good"], [failed, "bad"], [runs, "busy"]]} label=${told} />
-      <span class="name-told">${told}</span>
-    </button>`;
-  })}${rows.length > 60 && html`<p class="soft">and ${rows.length - 60} more names</p>`}</section>`;
+  if (!answer || given.name || (rows.length === 0 && !answer.rest)) return null;
+  const more = answer.names - rows.length;
+  return html`${answer.note && html`<p class="note">${answer.note}</p>`}<section class="names" aria-label="By name">
+    ${rows.map((/** @type {any} */ row) => html`<button type="button" class="name" key=${row.name} onClick=${() => change({ name: row.name }, true)}>
+      <${Name} title=${row.name} counts=${row} />
+    </button>`)}
+    ${answer.rest && html`<div class="name rest" title="Names that are counted together"><${Name} title="other names" counts=${answer.rest} /></div>`}
+    ${more > 0 && html`<p class="soft">and ${number(more)} more names</p>`}
+  </section>`;
+}
+
+/** @param {{title: string, counts: any}} given */
+function Name({ title, counts }) {
+  const { parts, told } = progress(counts);
+  return html`<span class="name-title">${title}</span><span class="figure">${number(counts.total)}</span>
+    <${Meter} whole=${counts.total} parts=${parts} label=${told} />
+    <span class="name-told">${told}</span>`;
 }

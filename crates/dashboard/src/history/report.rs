@@ -87,7 +87,7 @@ fn told(archive: &Archive, job: &str) -> Json {
     }
     json!({
         "overview": overview, "until_ms": until, "holdings": pictures::holdings(&tables, window, Part::WHOLE), "map": lists::map(&tables),
-        "names": archive.task_names_at(at, None), "charts": charts, "store": pictures::store_chart(&tables), "runs": runs, "rows": rows,
+        "names": archive.task_names_at(at, None), "job_names": archive.task_jobs_at(at), "charts": charts, "store": pictures::store_chart(&tables), "runs": runs, "rows": rows,
     })
 }
 

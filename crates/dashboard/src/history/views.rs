@@ -4,18 +4,19 @@ use super::line::SCHEMA;
 use super::past::Past;
 use crate::answer::{Answer, pieces, text};
 use crate::audit::Audit;
+use crate::page::counts::{by_job, by_name};
 use crate::page::events::level;
 use crate::page::replies::reply;
 use crate::page::rows::{Asked, Row, listed, listed_unread};
 use crate::page::tables::Tables;
-use crate::page::views::{grant_rows, number, parameter, part, window, wrong};
+use crate::page::views::{asked_job, grant_rows, number, parameter, part, window, wrong};
 use crate::page::{lists, pictures};
 use crate::page_api::{begin_session, lend_key};
 use crate::routes::{Answers, Request, Route, route};
 use http::StatusCode;
-use oxiray_ids::NodeId;
+use oxiray_ids::{JobId, NodeId};
 use oxiray_network::porch::PorchRules;
-use oxiray_wire::state::Severity;
+use oxiray_wire::state::{AttemptCount, Severity};
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
 use std::borrow::Cow;
@@ -32,8 +33,6 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 pub(crate) const KEPT: [&str; 5] = ["jobs", "tasks", "actors", "placement_groups", "workers"];
 /// The lists that are made of how the cluster was.
 pub(crate) const MADE: [&str; 5] = ["nodes", "devices", "waiting", "events", "runs"];
-/// How many tasks' names are told.
-const NAMES_MAX: usize = 500;
 /// What is answered where a history has nothing.
 const NOTHING: &str = "this is a history: it has neither what jobs printed nor why something waits now";
 
@@ -44,6 +43,7 @@ pub(crate) const ROUTES: &[Route<Archive>] = &[
     route!("GET", "/ox/v1/overview", overview),
     route!("GET", "/ox/v1/rows/{}", rows),
     route!("GET", "/ox/v1/names/tasks", task_names),
+    route!("GET", "/ox/v1/names/jobs", task_jobs),
     route!("GET", "/ox/v1/holdings", holdings),
     route!("GET", "/ox/v1/map", map),
     route!("GET", "/ox/v1/series", series),
@@ -161,21 +161,26 @@ impl Archive {
         told
     }
 
-    /// How many tasks of each name were how far.
-    pub(crate) fn task_names_at(&self, at_ms: u64, job: Option<&str>) -> Json {
-        let mut counts: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
+    /// How many tasks of each job and name were how far.
+    fn attempts_at(&self, at_ms: u64) -> Vec<AttemptCount> {
+        let mut counts: BTreeMap<(Option<JobId>, String, String), u64> = BTreeMap::new();
         for row in self.past.read::<Named<'_>>("tasks", at_ms) {
-            if job.is_none_or(|job| row.job_id.as_deref() == Some(job)) {
-                let states = counts.entry(row.name.unwrap_or_default().into_owned()).or_default();
-                *states.entry(row.state.unwrap_or_default().into_owned()).or_default() += 1;
-            }
+            let job = row.job_id.as_deref().and_then(|job| JobId::from_hex(job).ok());
+            let (name, state) = (row.name.unwrap_or_default(), row.state.unwrap_or_default());
+            *counts.entry((job, name.into_owned(), state.into_owned())).or_default() += 1;
         }
-        let total = |states: &BTreeMap<String, u64>| states.values().sum::<u64>();
-        let mut names: Vec<(String, BTreeMap<String, u64>)> = counts.into_iter().collect();
-        names.sort_by_key(|(_, states)| std::cmp::Reverse(total(states)));
-        names.truncate(NAMES_MAX);
-        let row = |(name, states): (String, BTreeMap<String, u64>)| json!({"name": name, "total": total(&states), "states": states});
-        json!({"rows": names.into_iter().map(row).collect::<Vec<_>>()})
+        let told = |((job_id, name, state), count)| AttemptCount { job_id, name, state, count };
+        counts.into_iter().map(told).collect()
+    }
+
+    /// How many tasks of each name were how far.
+    pub(crate) fn task_names_at(&self, at_ms: u64, job: Option<JobId>) -> Json {
+        by_name(&self.attempts_at(at_ms), job, "")
+    }
+
+    /// How many tasks of each job were how far.
+    pub(crate) fn task_jobs_at(&self, at_ms: u64) -> Json {
+        by_job(&self.attempts_at(at_ms))
     }
 
     /// Writes everything as it was, as one JSON object, a row at a time.
@@ -261,8 +266,15 @@ async fn rows(archive: Rc<Archive>, request: Request) -> Answer {
 }
 
 async fn task_names(archive: Rc<Archive>, request: Request) -> Answer {
+    match moment(&archive, &request).and_then(|at| Ok((at, asked_job(&request)?))) {
+        Ok((at, job)) => reply(&request, &archive.task_names_at(at, job)),
+        Err(said) => wrong(said),
+    }
+}
+
+async fn task_jobs(archive: Rc<Archive>, request: Request) -> Answer {
     match moment(&archive, &request) {
-        Ok(at) => reply(&request, &archive.task_names_at(at, parameter(&request, "job_id").as_deref())),
+        Ok(at) => reply(&request, &archive.task_jobs_at(at)),
         Err(said) => wrong(said),
     }
 }

@@ -6,17 +6,17 @@ use super::merging::{Part, Window};
 use super::replies::reply;
 use super::rows::{Asked, Row, listed, listed_unread};
 use super::tables::Tables as PageTables;
-use super::{lists, pictures};
+use super::{counts, lists, pictures};
 use crate::answer::{Answer, json, pieces, text, unanswered};
 use crate::page_api::body;
 use crate::routes::{Request, Route, Site, route};
 use bytes::Bytes;
 use http::StatusCode;
-use oxiray_ids::NodeId;
+use oxiray_ids::{JobId, NodeId};
 use oxiray_network::porch::Right;
 use oxiray_visitor::{VisitError, json as state_json};
 use oxiray_wire::message::{StateFilter, StateQuery, StateReport, SubmissionAction, SubmissionAsked};
-use oxiray_wire::state::{Severity, StateKind, Tables};
+use oxiray_wire::state::{AttemptCount, Severity, StateKind, Tables};
 use serde_json::{Value as Json, json};
 use std::rc::Rc;
 use std::time::Duration;
@@ -42,6 +42,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route!("GET", "/ox/v1/overview", overview),
     route!("GET", "/ox/v1/rows/{}", rows),
     route!("GET", "/ox/v1/names/tasks", task_names),
+    route!("GET", "/ox/v1/names/jobs", task_jobs),
     route!("GET", "/ox/v1/holdings", holdings),
     route!("GET", "/ox/v1/map", map),
     route!("GET", "/ox/v1/series", series),
@@ -219,27 +220,41 @@ async fn rows(site: Rc<Site>, request: Request) -> Answer {
 
 /// How many tasks of each name are how far.
 async fn task_names(site: Rc<Site>, request: Request) -> Answer {
-    let filters =
-        parameter(&request, "job_id").map(|value| StateFilter { key: "job_id".into(), differs: false, value });
-    let filters = filters.into_iter().collect();
-    let asked =
-        StateQuery { kind: StateKind::Tasks, filters, limit: STATE_ROWS_MAX, summary: true, ..StateQuery::default() };
-    let report = match site.page.list(&site.daemon, asked, COLLECTED_AGE).await {
-        Ok(report) => report,
-        Err(error) => return unanswered(&error),
+    let job = match asked_job(&request) {
+        Ok(job) => job,
+        Err(said) => return wrong(said),
     };
-    let calls = report.summary.as_ref().map(|summary| &summary.calls);
-    let mut names: Vec<(u64, Json)> = calls
-        .into_iter()
-        .flatten()
-        .map(|(name, counts)| {
-            let total = counts.states.values().sum();
-            (total, json!({"name": name, "states": counts.states, "total": total}))
-        })
-        .collect();
-    names.sort_by_key(|(total, _)| std::cmp::Reverse(*total));
-    names.truncate(500);
-    reply(&request, &json!({"rows": names.into_iter().map(|(_, row)| row).collect::<Vec<_>>()}))
+/// The counts of all tasks, as the head has them. Those of names and of jobs are of one answer.
+async fn attempts(site: &Site) -> Result<Rc<StateReport>, VisitError> {
+    let counts = StateQuery { summary: true, by_job: true, ..StateQuery::default() };
+    let asked = StateQuery { kind: StateKind::Tasks, limit: STATE_ROWS_MAX, ..counts };
+    site.page.list(&site.daemon, asked, COLLECTED_AGE).await
+}
+
+fn counted(report: &StateReport) -> &[AttemptCount] {
+    report.summary.as_ref().map_or(&[], |summary| &summary.attempts)
+}
+
+/// The job that counts are of; all where the query does not say.
+pub(crate) fn asked_job(request: &Request) -> Result<Option<JobId>, String> {
+    let read = |job: String| {
+        JobId::from_hex(&job).map_err(|_| format!("job_id={job} is no job's identifier: `oxiray list jobs` shows them"))
+    };
+    parameter(request, "job_id").map(read).transpose()
+}
+
+    match attempts(&site).await {
+        Ok(report) => reply(&request, &counts::by_name(counted(&report), job, &report.missing)),
+        Err(error) => unanswered(&error),
+    }
+}
+
+/// How many tasks of each job are how far.
+async fn task_jobs(site: Rc<Site>, request: Request) -> Answer {
+    match attempts(&site).await {
+        Ok(report) => reply(&request, &counts::by_job(counted(&report))),
+        Err(error) => unanswered(&error),
+    }
 }
 
 /// Why something waits.

@@ -18,7 +18,7 @@ use oxiray_wire::message::{
     Amount, CallError, EndedCalls, Failure, FailureCode, ObjectLogQuery, StackQuery, StateQuery, StateReport, TaskLog,
     TaskLogQuery, TaskRecord, TaskStage,
 };
-use oxiray_wire::state::{Amounts, STATE_VERSION, StateKind, TaskRow, TaskSurroundings};
+use oxiray_wire::state::{Amounts, STATE_VERSION, StateKind, Summary, TaskRow, TaskSurroundings};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Processes that are named which did not answer, at most.
@@ -120,7 +120,7 @@ impl HeadCore {
                     explanation: Some(explanation),
                     ..StateReport::default()
                 }),
-                _ => list(&asked, self.task_rows(self.all_calls(heard))),
+                _ => self.task_list(&asked, self.task_rows(self.all_calls(heard))),
             };
             self.answer_state(asker, asked.request, answer, missing);
         }
@@ -142,6 +142,19 @@ impl HeadCore {
     /// The calls that are remembered, and what processes told of those under way.
     fn all_calls(&self, heard: Heard) -> Vec<CallReport> {
         self.figures.census.remembered().chain(heard.calls).collect()
+    }
+
+    /// Tasks, or counts of them; where those are asked for by job, with those that ended and that no row tells of any more.
+    fn task_list(&self, asked: &StateQuery, rows: Vec<TaskRow>) -> Result<StateReport, String> {
+        if !asked.by_job {
+            return list(asked, rows);
+        }
+        if !asked.filters.is_empty() {
+            return Err("counts by job are of all tasks: leave the filters out, or ask for rows".to_owned());
+        }
+        let attempts = self.figures.ended_tasks.with_under_way(&rows);
+        let report = list(asked, rows)?;
+        Ok(StateReport { summary: report.summary.map(|summary| Summary { attempts, ..summary }), ..report })
     }
 
     /// Who has not answered in time, in words.

@@ -153,10 +153,10 @@ impl HeadCore {
     fn ended_counts(&self, is_retry: bool) -> Counts {
         let mut counts = Counts::new();
         for (alike, count) in self.figures.ended_tasks.iter().filter(|(alike, _)| alike.is_retry == is_retry) {
-            let state = if alike.has_failed { "FAILED" } else { "FINISHED" };
             let job = alike.job.map(|job| job.hex()).unwrap_or_default();
-            let known = counts.entry((state, alike.name.clone(), job, String::new())).or_default();
-            *known = usize::try_from(count).unwrap_or(usize::MAX);
+            let name = if alike.name.is_empty() { OTHER_NAMES } else { &alike.name };
+            let known = counts.entry((alike.state(), name.to_owned(), job, String::new())).or_default();
+            *known = known.saturating_add(usize::try_from(count).unwrap_or(usize::MAX));
         }
         counts
     }

@@ -221,6 +221,7 @@ impl TaskLog {
 
     /// The constructor of the actor that this process is begins to run.
     pub(crate) fn constructor_begins(&mut self, create: &ActorCreate, now: Instant) {
+        self.counts.class.clone_from(&create.class_name);
         let entry = Entry {
             task: create.actor.creation_task(),
             name: CONSTRUCTOR.into(),
@@ -272,7 +273,7 @@ impl TaskLog {
             origin: Some(task.origin(lost.worker.map(|_| task.times.sent_us))),
             sent_to: lost.worker,
         };
-        count(&mut self.counts, &entry);
+        self.counts.add(&task.work.title().into(), false, entry.attempt > 0, entry.error.is_some());
         self.ended.push_back(entry);
         self.note_untold(now)
     }
@@ -350,10 +351,11 @@ impl TaskLog {
     }
 }
 
-/// An attempt ended.
+/// An attempt ended that ran here.
 fn count(counts: &mut EndedCalls, entry: &Entry) {
+    let is_method = entry.label.is_empty() && !counts.class.is_empty();
     let name = if entry.label.is_empty() { &entry.name } else { &entry.label };
-    counts.add(name, entry.attempt > 0, entry.error.is_some());
+    counts.add(name, is_method, entry.attempt > 0, entry.error.is_some());
 }
 
 fn stage(entry: &Entry) -> TaskStage {
@@ -437,6 +439,8 @@ mod tests {
         }
         assert_eq!(told(&log), (TaskStage::Finished, 2, true, true, None));
         assert_eq!(log.take_untold().len(), ENDED_MAX, "it was told once");
+        let counts: Vec<_> = log.counts.take().into_iter().map(|told| (told.name, told.count)).collect();
+        assert_eq!(counts, [("Counter.__init__".to_owned(), 1), ("Counter.more".to_owned(), ENDED_MAX as u64 + 1)]);
     }
 
     #[test]

@@ -29,6 +29,10 @@ pub struct StateQuery {
     /// Of stacks: how the processes are profiled; left out for where they are now.
     #[field(8)]
     pub profile: Option<Profile>,
+    /// With a summary of tasks, and no filters: whether attempts are also counted by job, name and state, those that ended and
+    /// that nobody lists any more among them.
+    #[field(9)]
+    pub by_job: bool,
 }
 
 /// A condition on one column.

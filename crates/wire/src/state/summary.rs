@@ -2,6 +2,7 @@
 
 use super::words::{StateKind, TaskKind};
 use oxiray_fields::Fields;
+use oxiray_ids::JobId;
 use std::collections::BTreeMap;
 
 /// Counts over all rows of a kind that pass the filters.
@@ -22,6 +23,26 @@ pub struct Summary {
     /// How many rows there are.
     #[field(5)]
     pub total: u64,
+    /// Attempts by job, name and state, where the question has `by_job`.
+    #[field(6)]
+    pub attempts: Vec<AttemptCount>,
+}
+
+/// Attempts of tasks and calls that are counted together.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
+pub struct AttemptCount {
+    /// The job; nothing for attempts of any job that have no count of their own.
+    #[field(1)]
+    pub job_id: Option<JobId>,
+    /// What lists call them; empty for those whose name has no count of its own.
+    #[field(2)]
+    pub name: String,
+    /// How far they are, by Ray's word for it.
+    #[field(3)]
+    pub state: String,
+    /// How many.
+    #[field(4)]
+    pub count: u64,
 }
 
 /// Actors of one class, or tasks of one function.

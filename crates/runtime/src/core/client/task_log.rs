@@ -11,8 +11,10 @@ use rustc_hash::FxHashMap;
 const OPEN_MAX: usize = 10_000;
 
 impl<I: Io> Client<I> {
-    /// Tells the daemon of every call that this process runs, ran lately, or waits for.
+    /// Tells the daemon of every call that this process runs, ran lately, or waits for. What ended is told first: who adds up what ended
+    /// and what goes on counts each attempt then.
     pub(crate) fn tell_of_tasks(&mut self, number: u64) {
+        self.tell_of_ended();
         let mut records = self.log.records();
         let sent = self.sent();
         records.extend(self.calls.tasks.iter().take(OPEN_MAX).map(|(id, task)| {
