@@ -1,4 +1,4 @@
-"""Numbers on the page: how many tasks there were of each name and job."""
+"""Numbers on the page: how many tasks there were of each name and job, how machines and processes are, and which nodes are silent."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dashboard_client import Dashboard
-from homes import PREAMBLE
-from watching import wait_until
+from dashboard_client import Dashboard, session_of, started
+from homes import PREAMBLE, Home
+from watching import stopped, wait_until
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -105,3 +105,54 @@ def test_what_ended_is_counted_exactly_and_what_runs_beside_it(page: Page, tmp_p
         assert refused.status == 400 and "oxiray list jobs" in refused.text
         end.touch()
         wait_until(lambda: page.counts() == expected | {"lasts": {"FINISHED": 1}})
+
+
+def test_a_nodes_row_and_charts_have_what_its_machine_measures(page: Page) -> None:
+    [node] = page.ask("rows/nodes")["rows"]
+    wait_until(lambda: "cpu_busy" in page.ask("rows/nodes")["rows"][0])
+    [node] = page.ask("rows/nodes")["rows"]
+    assert 0 <= node["cpu_busy"] <= 1 and node["cpu_count"] > 0
+    assert 0 < node["memory_used"] < node["memory_size"] and 0 < node["disk_used"] < node["disk_size"]
+    assert node["received"] >= 0 and node["sent"] >= 0
+    assert node["store_size"] == node["resources"]["object_store_memory"] and node["store_used"] <= node["store_size"]
+    assert node["version"] == page.ask("overview")["version"] and node["silent"] is False
+    in_use = {"CPU held", "CPU in use", "memory in use", "disk in use", "received", "sent"}
+    names = lambda: {line["name"] for line in page.ask(f"series?of=node&node={node['key']}")["lines"]}  # noqa: E731
+    wait_until(lambda: names() >= in_use)
+
+
+def test_a_processs_row_has_its_memory_its_processor_and_its_files(page: Page, tmp_path: Path) -> None:
+    def measured() -> list[dict[str, Any]]:
+        rows = page.ask("rows/workers?state=ALIVE")["rows"]
+        return [row for row in rows if row["name"] == "Counter" and "memory" in row]
+
+    with running(page, tmp_path, 10):
+        wait_until(measured)
+        [row] = measured()
+        resident = int(Path(f"/proc/{row['pid']}/status").read_text().partition("VmRSS:")[2].split()[0]) * 1024
+    assert resident / 3 < row["memory"] < resident * 3
+    assert row["cpu"] >= 0 and row["files"] > 0 and (row["own_memory"] is None or row["own_memory"] <= row["memory"])
+
+
+def test_a_node_that_is_stopped_is_counted_as_silent_until_it_goes_on(tmp_path: Path) -> None:
+    # Before its lease is over, nobody knows that it is not there any more.
+    folders = [tmp_path / name for name in ("head", "member")]
+    for folder in folders:
+        folder.mkdir()
+    made = started(folders[0], "--node-lease=60")
+    member, page = Home(folders[1]), Page(made)
+    try:
+        joined = member.oxiray("start", f"--address=127.0.0.1:{made.home.port}", f"--token-file={made.session / 'join-token'}", "--num-cpus=1")
+        assert joined.returncode == 0, joined.stderr
+        rows = lambda: page.ask("rows/nodes")["rows"]  # noqa: E731
+        wait_until(lambda: len([row for row in rows() if "cpu_busy" in row]) == 2)
+        assert page.ask("overview")["nodes"] == {"alive": 2, "dead": 0, "silent": 0}
+        daemon = int(json.loads((session_of(member) / "session.json").read_text())["pid"])
+        with stopped(daemon):
+            wait_until(lambda: page.ask("overview")["nodes"]["silent"] == 1)
+            [silent] = page.ask("rows/nodes?silent=true")["rows"]
+            assert not silent["head"] and silent["state"] == "ALIVE"
+        wait_until(lambda: page.ask("overview")["nodes"] == {"alive": 2, "dead": 0, "silent": 0})
+    finally:
+        member.oxiray("stop", "--force")
+        made.home.oxiray("stop", "--force")

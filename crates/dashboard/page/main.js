@@ -68,15 +68,17 @@ function Mark() {
 
 /** Until when all is known: always in sight. */
 function Until() {
-  const { until, lost } = useCluster();
+  const { until, lost, overview } = useCluster();
   const [, again] = useState(0);
   useEvery(() => again((count) => count + 1), 1_000);
   const old = until ? now() - until : 0;
   const isOld = Boolean(lost) || old > 10_000;
-  return html`<p class=${`until ${isOld ? "late" : ""}`} role="status" title=${utc(until)}>
+  const silent = overview?.nodes?.silent ?? 0;
+  return html`<p class=${`until ${isOld || silent > 0 ? "late" : ""}`} role="status" title=${utc(until)}>
     <span class="dot" aria-hidden="true"></span>
     ${until ? html`data until <time class="figures">${clock(until)}</time>` : "no data yet"}
     ${isOld && until ? html`, ${span(old)} ago` : ""}
+    ${silent > 0 && html`, <a class="silent" href=${link("nodes", { state: "silent" })} title="They have measured nothing new for longer than they should">${silent} ${silent === 1 ? "node" : "nodes"} silent</a>`}
     ${lost && html` <span class="lost">${lost.status === 401 || lost.status === 403 ? "the key is not valid any more" : "reconnecting"}</span>`}
   </p>`;
 }

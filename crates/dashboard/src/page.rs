@@ -15,6 +15,7 @@ pub(crate) mod events;
 mod holdings;
 mod keeper;
 pub(crate) mod lists;
+mod machines;
 pub(crate) mod merging;
 pub(crate) mod pictures;
 pub(crate) mod replies;

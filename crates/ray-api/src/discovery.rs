@@ -39,6 +39,7 @@ mod tests {
                 metrics: metrics.map(|(host, port)| MetricsPlace { host: host.into(), port }),
                 ..NodeStatistics::default()
             }),
+            ..MeasuredNode::default()
         };
         let nodes = [
             node(1, "10.0.0.1", true),

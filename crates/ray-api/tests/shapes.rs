@@ -261,7 +261,7 @@ fn measured() -> Vec<MeasuredNode> {
         workers: vec![worker],
         metrics: None,
     };
-    vec![MeasuredNode { node_id: node_id(), statistics: Some(statistics) }]
+    vec![MeasuredNode { node_id: node_id(), statistics: Some(statistics), ..MeasuredNode::default() }]
 }
 
 fn nodes() -> Vec<NodeRow> {

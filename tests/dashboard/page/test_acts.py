@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from typing import Any
 
 import pytest
@@ -182,6 +184,49 @@ def test_zooming_dragging_and_following(opened: Opened) -> None:
     wait_until(lambda: "from=" in place(page) and "to=" in place(page))
     page.get_by_role("button", name="Follow").click()
     wait_until(lambda: "from=" not in place(page))
+
+
+def test_what_machines_and_processes_measure_is_shown(opened: Opened, board: Board) -> None:
+    page = opened("nodes")
+    table = page.get_by_role("table", name="Nodes")
+    for title in ("CPU held", "CPU in use", "Memory in use", "Disk", "Network in, out", "Version"):
+        table.get_by_role("columnheader", name=title).wait_for()
+    table.get_by_text(board.ask("overview")["version"], exact=True).wait_for()
+    table.get_by_role("img", name="in use").first.wait_for()
+    table.get_by_role("row").nth(1).click()
+    sheet = page.get_by_role("complementary", name="Node")
+    for title in ("CPU", "Memory", "Disk", "Network"):
+        sheet.locator("figcaption", has_text=title).first.wait_for()
+    sheet.locator("figure", has_text="Memory").get_by_text("in use").wait_for()
+    wait_until(lambda: any("memory" in row for row in board.rows("workers")))
+    [worker, *_] = (row for row in board.rows("workers") if "memory" in row)
+    page.evaluate(f"location.hash = '#/processes?pick=process:{worker['key']}'")
+    sheet = page.get_by_role("complementary", name="Process")
+    for fact in ("Memory", "Open files"):
+        sheet.locator("dt", has_text=fact).wait_for()
+
+
+def test_jobs_have_how_far_their_tasks_are(opened: Opened, board: Board) -> None:
+    page = opened("jobs")
+    row = page.get_by_role("row", name="train-1")
+    row.get_by_role("img", name="finished").wait_for()
+    [job] = [one for one in board.rows("jobs") if one["submission"] == "train-1"]
+    [counts] = [one for one in board.ask("names/jobs")["rows"] if one["job_id"] == job["job_id"]]
+    assert counts["states"]["FAILED"] == 1 and counts["states"]["RUNNING"] == 1
+    assert counts["total"] == sum(one["total"] for one in board.ask(f"names/tasks?job_id={job['job_id']}")["rows"])
+
+
+def test_nodes_that_are_silent_are_always_in_sight(opened: Opened, board: Board) -> None:
+    page = opened("jobs")
+    assert page.locator(".until .silent").count() == 0
+    told = board.ask("overview") | {"may_write": True}
+    told["nodes"]["silent"] = 2
+    line = json.dumps({"seq": 1, "now_ms": int(time.time() * 1_000), "until_ms": int(time.time() * 1_000), "changed": [], "overview": told})
+    page.route("**/ox/v1/live*", lambda route: route.fulfill(body=line + "\n", content_type="application/x-ndjson"))
+    page.reload()
+    page.locator(".until").get_by_text("2 nodes silent").click()
+    page.locator("h1", has_text="Nodes").wait_for()
+    page.get_by_text("No node is like this").wait_for()
 
 
 def test_the_page_comes_back_with_its_server(opened: Opened, board: Board) -> None:

@@ -9,12 +9,13 @@ import { paintOf } from "../timeline/draw.js";
 import { useSize } from "../timeline/timeline.js";
 
 const HIGH = 132;
+const DASH = [5, 3];
 
 /**
  * @param {object} given
  * @param {string} given.title
- * @param {{times: number[], lines: Array<{name: string, values: Array<number | null>}>} | null} given.series times in ms
- * @param {"bytes" | "part" | "number" | "any"} given.unit `any` may be less than nothing, and is drawn from its least to its most
+ * @param {{times: number[], lines: Array<{name: string, values: Array<number | null>, dashed?: boolean}>} | null} given.series times in ms
+ * @param {"bytes" | "rate" | "part" | "number" | "any"} given.unit `any` may be less than nothing, and is drawn from its least to its most
  */
 export function Chart({ title, series, unit }) {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
@@ -23,11 +24,11 @@ export function Chart({ title, series, unit }) {
   const dark = useDark();
   const paint = useMemo(() => paintOf(dark), [dark]);
   const names = (series?.lines ?? []).map((line) => line.name).join("\n");
-  const show = (/** @type {number | null} */ value) => (value === null ? "–" : unit === "bytes" ? bytes(value) : unit === "part" ? `${Math.round(value * 100)} %` : number(value));
+  const show = (/** @type {number | null} */ value) => (value === null ? "–" : unit === "bytes" ? bytes(value) : unit === "rate" ? `${bytes(value)}/s` : unit === "part" ? `${Math.round(value * 100)} %` : number(value));
   useEffect(() => {
     if (!series || size.width === 0 || !box.current) return undefined;
     const axis = { stroke: paint.soft, grid: { stroke: paint.line, width: 1 }, ticks: { stroke: paint.line, width: 1 }, font: `11px ${paint.text}` };
-    const line = (/** @type {{name: string}} */ one) => ({ label: one.name, stroke: colours(one.name, dark).edge, width: 1.5, points: { show: false }, spanGaps: false });
+    const line = (/** @type {{name: string, dashed?: boolean}} */ one) => ({ label: one.name, stroke: colours(one.name, dark).edge, width: 1.5, dash: one.dashed ? DASH : undefined, points: { show: false }, spanGaps: false });
     plot.current = new (/** @type {any} */ (globalThis)).uPlot({
       width: size.width, height: HIGH, legend: { show: false }, cursor: { y: false, points: { size: 6 } },
       scales: { y: { range: (/** @type {any} */ _, /** @type {number} */ least, /** @type {number} */ most) => bounds(unit, least, most) } },
@@ -45,7 +46,7 @@ export function Chart({ title, series, unit }) {
   const last = (series?.lines ?? []).map((line) => `${line.name} ${show(line.values.findLast((value) => value !== null) ?? null)}`).join(", ");
   return html`<figure class="chart"><figcaption>${title}</figcaption>
     <div ref=${box} role="img" aria-label=${`${title}; now ${last || "nothing"}`}></div>
-    <ul class="chart-names">${(series?.lines ?? []).slice(0, 12).map((line) => html`<li><svg class="swatch" viewBox="0 0 10 4" aria-hidden="true"><rect width="10" height="4" fill=${colours(line.name, dark).edge} /></svg>${line.name}</li>`)}</ul>
+    <ul class="chart-names">${(series?.lines ?? []).slice(0, 12).map((line) => html`<li><svg class="swatch" viewBox="0 0 10 4" aria-hidden="true"><path d=${line.dashed ? "M0 2h4m2 0h4" : "M0 2h10"} stroke-width="4" stroke=${colours(line.name, dark).edge} /></svg>${line.name}</li>`)}</ul>
   </figure>`;
 }
 

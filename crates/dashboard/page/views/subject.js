@@ -2,7 +2,7 @@
  * The side sheet of whatever was picked: `kind:key`.
  * @module
  */
-import { html } from "../vendor/preact.js";
+import { html, useMemo } from "../vendor/preact.js";
 import { query } from "../api.js";
 import { now, useAnswer } from "../cluster.js";
 import { amount, amounts, bytes, number, percent, short, span } from "../format.js";
@@ -130,25 +130,50 @@ function Group({ row }) {
     ${["PENDING", "RESCHEDULING"].includes(row.state) && html`<${Why} id=${row.key} />`}`;
 }
 
+/** The memory that a process has, and what of it nobody else has. @param {any} row */
+function memoryOf(row) {
+  if (row.memory === undefined || row.memory === null) return "";
+  return row.own_memory ? `${bytes(row.memory)}, ${bytes(row.own_memory)} of it its own` : bytes(row.memory);
+}
+
 /** @param {{row: any}} given */
 function Process({ row }) {
   return html`${row.detail && html`<p class="why">${row.detail}</p>`}
-    <${Facts} rows=${[["State", html`<${Badge} state=${row.state} />`], ["Does", row.duty], ["Runs", row.name], ["PID", row.pid], ["Holds", amounts(row.resources)], ["How it ended", row.exit], ...times(row),
+    <${Facts} rows=${[["State", html`<${Badge} state=${row.state} />`], ["Does", row.duty], ["Runs", row.name], ["PID", row.pid], ["Holds", amounts(row.resources)], ["Memory", memoryOf(row)],
+      ["CPU", row.cpu === undefined || row.cpu === null ? "" : `${percent(row.cpu, 1)} of one`], ["Open files", row.files === undefined ? "" : number(row.files)], ["How it ended", row.exit], ...times(row),
       ["Node", row.node_id && html`<a href=${link("nodes", { pick: `node:${row.node_id}` })}>${row.node_name || short(row.node_id)}</a>`], ["Job", row.job_id && html`<${Id} id=${row.job_id} />`], ["Id", html`<${Id} id=${row.key} />`]]} />
     ${row.pid && html`<${Profile} of=${{ worker_id: row.key }} runs=${!row.ended_ms} />`}
     ${row.pid && html`<${WorkerLog} of=${{ worker_id: row.key, node_id: row.node_id }} />`}
     <${TaskList} title="What it runs and ran" given=${{ worker_id: row.key }} />`;
 }
 
+/** The charts of a node: title, unit, and the lines of the series with what they are called there. */
+const CHARTS = /** @type {Array<[string, "part" | "rate", Array<[string, string]>]>} */ ([
+  ["CPU", "part", [["CPU held", "held"], ["CPU in use", "in use"]]], ["Memory", "part", [["memory held", "held"], ["memory in use", "in use"]]],
+  ["Devices", "part", [["devices held", "held"]]], ["Disk", "part", [["disk in use", "in use"]]],
+  ["Disk traffic", "rate", [["read", "read"], ["written", "written"]]], ["Network", "rate", [["received", "received"], ["sent", "sent"]]],
+]);
+
+/** Some lines of a series; nothing where it has none of them. @param {any} series @param {Array<[string, string]>} names */
+function linesOf(series, names) {
+  const lines = names.flatMap(([name, title]) => {
+    const found = series?.lines.find((/** @type {any} */ line) => line.name === name);
+    return found ? [{ ...found, name: title, dashed: title === "held" }] : [];
+  });
+  return lines.length > 0 ? { times: series.times, lines } : null;
+}
+
 /** @param {{row: any}} given */
 function Node({ row }) {
-  const cpu = useAnswer(`series${query({ of: "node", node: row.key })}`, ["series"], 5_000);
+  const told = useAnswer(`series${query({ of: "node", node: row.key })}`, ["series"], 5_000);
+  const charts = useMemo(() => CHARTS.map(([title, unit, names]) => ({ title, unit, series: linesOf(told.answer, names) })), [told.answer]);
   const names = Object.keys(row.resources ?? {}).filter((name) => !name.startsWith("node:"));
-  return html`${row.draining && html`<p class="why">${row.draining}</p>`}${row.death && html`<p class="trouble">${row.death}</p>`}
+  return html`${row.silent && html`<p class="why">It has measured nothing new for longer than it should.</p>`}${row.draining && html`<p class="why">${row.draining}</p>`}${row.death && html`<p class="trouble">${row.death}</p>`}
     <${Facts} rows=${[["State", html`<${Badge} state=${row.state} />`], ["Address", row.address], ["Host", row.hostname], ["Head", row.head ? "yes" : ""], ["Began", html`<${Moment} at=${row.started_ms} />`], ["Ended", row.ended_ms ? html`<${Moment} at=${row.ended_ms} />` : ""],
       ...names.map((name) => /** @type {[string, any]} */ ([name, `${amount(name, row.resources[name] - (row.available?.[name] ?? 0))} of ${amount(name, row.resources[name])}`])),
-      ["Object store", bytes(row.store_used)], ["Id", html`<${Id} id=${row.key} />`]]} />
+      ["CPU in use", row.cpu_count ? `${percent(row.cpu_busy, 1)} of ${number(row.cpu_count)}` : ""], ["Memory in use", row.memory_size ? `${bytes(row.memory_used)} of ${bytes(row.memory_size)}` : ""],
+      ["Object store", row.store_size ? `${bytes(row.store_used)} of ${bytes(row.store_size)}` : bytes(row.store_used)], ["Disk", row.disk_size ? `${bytes(row.disk_used)} of ${bytes(row.disk_size)}` : ""], ["Version", row.version], ["Id", html`<${Id} id=${row.key} />`]]} />
     ${row.devices?.length > 0 && html`<h3>Devices</h3><${Cells} devices=${row.devices} /><ul class="lines">${row.devices.map((/** @type {any} */ one) => html`<li><a href=${link("devices", { pick: `device:${one.key}` })}>${one.label}</a> <${Badge} state=${one.state} /> ${one.reason ?? ""}</li>`)}</ul>`}
-    <${Chart} title="Held, as part of the whole" series=${cpu.answer} unit="part" />
+    ${charts.map(({ title, unit, series }) => series && html`<${Chart} key=${title} title=${title} series=${series} unit=${unit} />`)}
     ${Object.keys(row.labels ?? {}).length > 0 && html`<h3>Labels</h3><${Facts} rows=${Object.entries(row.labels)} />`}`;
 }

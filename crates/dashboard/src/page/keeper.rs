@@ -21,6 +21,8 @@ const IDLE_PERIOD: Duration = Duration::from_secs(5);
 const ATTENTION: Duration = Duration::from_secs(10);
 /// How long to wait where the head does not answer.
 const PAUSE: Duration = Duration::from_secs(1);
+/// The most nodes that are told how their machines are.
+const NODES_MAX: u32 = 10_000;
 /// How many lists the head was asked for are remembered.
 const LISTS_MAX: usize = 64;
 
@@ -124,6 +126,9 @@ impl Page {
     async fn look(&self, daemon: &Daemon) -> std::convert::Infallible {
         loop {
             if let Ok(state) = daemon.ask(ClusterQuery::default()).await.and_then(|report| Ok(json::cluster(report)?)) {
+                if self.tables.borrow().has_point(now_ms()) {
+                    self.measure(daemon).await;
+                }
                 self.tables.borrow_mut().look(state, now_ms());
                 self.tell();
             }
@@ -135,6 +140,17 @@ impl Page {
                     () = self.is_wanted.notified() => {}
                 }
             }
+        }
+    }
+
+    /// How the nodes' machines are.
+    async fn measure(&self, daemon: &Daemon) {
+        let asked = StateQuery { kind: StateKind::Nodes, limit: NODES_MAX, detail: true, ..StateQuery::default() };
+        if let Ok(report) = daemon.ask(asked).await
+            && json::check(report.version).is_ok()
+        {
+            let measured = report.tables.unwrap_or_default().measured;
+            self.tables.borrow_mut().measured(measured, now_ms());
         }
     }
 

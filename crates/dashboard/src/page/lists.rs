@@ -1,6 +1,7 @@
 //! Rows of the lists, from what the head says and what is kept (pure).
 
 use super::holdings::{Device, DeviceKey, Stretch, Use, WHOLE};
+use super::machines::machine_cells;
 use super::rows::{MadeRow, Row};
 use super::tables::{Names, Shown, Tables, amount, by_node, label, name};
 use oxiray_ids::{JobId, NodeId};
@@ -49,16 +50,28 @@ pub(crate) fn nodes(tables: &Tables) -> Vec<Row> {
     let of_nodes = by_node(&devices);
     let row = |(place, node): (usize, &NodeRow)| {
         let life = node.lifetime.unwrap_or_default();
-        let cells = json!({
+        let store = amount(&node.resources, "object_store_memory");
+        let mut cells = machine_cells(tables.machines.of(node.node_id).filter(|_| node.alive));
+        let told = json!({
             "name": name(node), "address": node.address, "hostname": node.hostname, "state": node_state(node), "head": node.head,
             "labels": node.labels, "resources": node.resources, "available": node.available, "death": node.death,
             "draining": node.draining.as_ref().map(|draining| &draining.words), "store_used": node.store_used,
             "devices": small(of_nodes.get(&node.node_id).map_or(&[], Vec::as_slice)), "started_ms": life.started_ms, "ended_ms": life.ended_ms,
-            "node_id": node.node_id.to_string(),
+            "node_id": node.node_id.to_string(), "store_size": (store > 0.0).then_some(store),
+            "version": tables.machines.version(node.node_id),
+            "silent": node.alive && tables.machines.is_silent(node.node_id, tables.until_ms),
         });
+        add(&mut cells, told);
         Row::new(u64::MAX - place as u64, node.node_id.to_string(), cells)
     };
     tables.state.nodes.iter().enumerate().map(row).collect()
+}
+
+/// Adds cells to others.
+fn add(cells: &mut Json, more: Json) {
+    if let (Json::Object(cells), Json::Object(more)) = (cells, more) {
+        cells.extend(more);
+    }
 }
 
 /// Devices.
@@ -266,6 +279,17 @@ pub(crate) fn workers(rows: &[WorkerRow], names: &Names) -> Vec<Row> {
         Row::new((class << 56) | (one.started_ms & ((1 << 56) - 1)), one.worker_id.to_string(), cells)
     };
     rows.iter().map(row).collect()
+}
+
+/// Workers and drivers, with how the processes of workers are.
+pub(crate) fn measured_workers(rows: &[WorkerRow], tables: &Tables) -> Vec<Row> {
+    let mut told = workers(rows, &tables.names);
+    for (row, one) in told.iter_mut().zip(rows) {
+        if let Json::Object(measured) = tables.machines.process_cells(one) {
+            row.cells.extend(measured);
+        }
+    }
+    told
 }
 
 /// References to objects, the largest first.

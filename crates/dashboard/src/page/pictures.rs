@@ -195,17 +195,26 @@ fn chart(lines: Vec<Line>) -> Json {
     json!({"times": times, "lines": lines})
 }
 
-/// What is held of a node, as parts of the whole.
+/// What is held of a node and what is in use, as parts of the whole, and its traffic in bytes a second.
 pub(crate) fn node_chart(tables: &Tables, node: NodeId) -> Json {
-    let of = |measured: Measured, first: bool| -> Vec<(u64, Option<f32>)> {
-        tables.series.of(&measured).map(|(at, one, other)| (at, if first { one } else { other })).collect()
+    let of = |measured: &Measured, first: bool| -> Vec<(u64, Option<f32>)> {
+        tables.series.of(measured).map(|(at, one, other)| (at, if first { one } else { other })).collect()
     };
-    let lines = [
-        ("CPU".to_owned(), of(Measured::Node(node), true)),
-        ("devices".to_owned(), of(Measured::Node(node), false)),
-        ("memory".to_owned(), of(Measured::Memory(node), true)),
+    let pairs = [
+        (Measured::Node(node), [Some("CPU held"), Some("devices held")]),
+        (Measured::Memory(node), [Some("memory held"), None]),
+        (Measured::Used(node), [Some("CPU in use"), Some("memory in use")]),
+        (Measured::Disk(node), [Some("disk in use"), None]),
+        (Measured::DiskTraffic(node), [Some("read"), Some("written")]),
+        (Measured::Network(node), [Some("received"), Some("sent")]),
     ];
-    chart(lines.into_iter().filter(|(_, points)| points.iter().any(|(_, value)| value.is_some())).collect())
+    let lines = pairs.iter().flat_map(|(measured, names)| {
+        names
+            .iter()
+            .zip([true, false])
+            .filter_map(move |(name, first)| Some(((*name)?.to_owned(), of(measured, first))))
+    });
+    chart(lines.filter(|(_, points)| points.iter().any(|(_, value)| value.is_some())).collect())
 }
 
 /// What a training run reported, over time.
@@ -236,7 +245,7 @@ pub(crate) fn overview(tables: &Tables) -> Json {
     let running = state.jobs.iter().filter(|job| !job.ended).count();
     json!({
         "session": daemon.session, "address": daemon.address, "version": env!("CARGO_PKG_VERSION"), "warnings": daemon.warnings,
-        "nodes": {"alive": alive, "dead": state.nodes.len() - alive},
+        "nodes": {"alive": alive, "dead": state.nodes.len() - alive, "silent": tables.silent()},
         "devices": {
             "total": devices.len(), "held": devices.iter().map(|one| one.held).sum::<f64>(), "checking": count("checking"),
             "quarantined": count("quarantined"),
@@ -353,5 +362,39 @@ mod tests {
         let told = chart(vec![("a".into(), vec![(1, Some(1.0)), (3, None)]), ("b".into(), vec![(2, Some(2.0))])]);
         assert_eq!(told["times"], json!([1, 2, 3]));
         assert_eq!(told["lines"][1]["values"], json!([null, 2.0, null]));
+    }
+
+    #[test]
+    fn a_nodes_chart_has_what_is_in_use_beside_what_is_held() {
+        use oxiray_wire::state::{DiskSpace, Flow, MeasuredNode, MemoryStatistics, NodeStatistics};
+        let (mut tables, one) = (Tables::default(), NodeId::new([1; 28]));
+        let statistics = NodeStatistics {
+            measured_ms: 1,
+            cpu_permille: 500,
+            memory: Some(MemoryStatistics { limit: 4, used: 1, ..MemoryStatistics::default() }),
+            disk: Some(DiskSpace { size: 8, used: 2, free: 6 }),
+            sent: Some(Flow { total: 90, per_s: 7 }),
+            ..NodeStatistics::default()
+        };
+        tables.measured(
+            vec![MeasuredNode { node_id: one, statistics: Some(statistics), ..MeasuredNode::default() }],
+            10_000,
+        );
+        look(&mut tables, 1.0, 10_000);
+        let told = node_chart(&tables, one);
+        let lines: Vec<(&str, &Json)> = told["lines"]
+            .as_array()
+            .expect("lines")
+            .iter()
+            .map(|line| (line["name"].as_str().unwrap_or_default(), &line["values"][0]))
+            .collect();
+        let expected = [
+            ("CPU held", json!(0.75)),
+            ("CPU in use", json!(0.5)),
+            ("memory in use", json!(0.25)),
+            ("disk in use", json!(0.25)),
+            ("sent", json!(7.0)),
+        ];
+        assert_eq!(lines, expected.each_ref().map(|(name, value)| (*name, value)));
     }
 }

@@ -2,12 +2,15 @@
 
 use super::events::Events;
 use super::holdings::{Device, DeviceKey, Holdings, Use, WHOLE};
+use super::machines::{Machines, in_use};
 use super::runs::Runs;
 use super::series::Series;
 use oxiray_families::device_resource;
 use oxiray_ids::NodeId;
 use oxiray_wire::message::ChronicleBatch;
-use oxiray_wire::state::{ChronicleCursor, ChronicleEntry, ClusterState, DeviceRow, DeviceService, NodeRow};
+use oxiray_wire::state::{
+    ChronicleCursor, ChronicleEntry, ClusterState, DeviceRow, DeviceService, MeasuredNode, NodeRow,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How often a point is added to each series, in milliseconds.
@@ -27,13 +30,26 @@ pub(crate) enum Measured {
     Node(NodeId),
     /// Which part of a node's memory is held, and how many bytes are in its object store.
     Memory(NodeId),
+    /// Which part of its CPUs is busy, and which of its memory is in use.
+    Used(NodeId),
+    /// Which part of its disk is in use.
+    Disk(NodeId),
+    /// How many bytes a second it reads from its disks, and writes to them.
+    DiskTraffic(NodeId),
+    /// How many bytes a second it receives, and sends.
+    Network(NodeId),
 }
 
 impl Measured {
     fn node(&self) -> NodeId {
         match self {
             Self::Device(key) => key.node,
-            Self::Node(node) | Self::Memory(node) => *node,
+            Self::Node(node)
+            | Self::Memory(node)
+            | Self::Used(node)
+            | Self::Disk(node)
+            | Self::DiskTraffic(node)
+            | Self::Network(node) => *node,
         }
     }
 }
@@ -71,6 +87,8 @@ pub(crate) struct Tables {
     pub(crate) until_ms: u64,
     /// The nodes' names.
     pub(crate) names: Names,
+    /// How their machines are.
+    pub(crate) machines: Machines,
     cursor: Option<ChronicleCursor>,
     last_number: u64,
     /// How many heads were heard before this one: the numbers of each begin anew.
@@ -154,6 +172,23 @@ impl Tables {
         self.is_recording = false;
     }
 
+    /// Whether points are to be added to the series at the next look.
+    pub(crate) fn has_point(&self, now_ms: u64) -> bool {
+        now_ms >= self.point_ms.saturating_add(POINT_MS)
+    }
+
+    /// What the nodes' machines were measured to be.
+    pub(crate) fn measured(&mut self, told: Vec<MeasuredNode>, now_ms: u64) {
+        self.machines.hear(told, now_ms);
+        self.change(["nodes", "workers"]);
+    }
+
+    /// How many living nodes tell nothing new, though they should.
+    pub(crate) fn silent(&self) -> usize {
+        let living = self.state.nodes.iter().filter(|node| node.alive);
+        living.filter(|node| self.machines.is_silent(node.node_id, self.until_ms)).count()
+    }
+
     /// How the cluster is now.
     pub(crate) fn look(&mut self, state: ClusterState, now_ms: u64) {
         self.names = Names::of_nodes(&state.nodes);
@@ -161,7 +196,7 @@ impl Tables {
         if self.is_recording {
             self.holdings.know_until(now_ms);
         }
-        let has_point = now_ms >= self.point_ms.saturating_add(POINT_MS);
+        let has_point = self.has_point(now_ms);
         if has_point {
             self.point_ms = now_ms;
             self.measure(&state, now_ms);
@@ -191,6 +226,13 @@ impl Tables {
             self.series.push(&Measured::Node(node.node_id), (now_ms, of("CPU"), devices), GAP_MS);
             let stored = Some(node.store_used as f32);
             self.series.push(&Measured::Memory(node.node_id), (now_ms, of("memory"), stored), GAP_MS);
+        }
+        let living = state.nodes.iter().filter(|node| node.alive).map(|node| node.node_id);
+        let of = [Measured::Used, Measured::Disk, Measured::DiskTraffic, Measured::Network];
+        for (node, measured) in living.filter_map(|node| Some((node, self.machines.lately(node, now_ms)?))) {
+            for (key, (one, other)) in of.iter().zip(in_use(measured)).filter(|(_, pair)| *pair != (None, None)) {
+                self.series.push(&key(node), (now_ms, one, other), GAP_MS);
+            }
         }
         for (key, busy, memory) in used(state) {
             self.series.push(&Measured::Device(key), (now_ms, busy, memory), GAP_MS);
@@ -442,5 +484,30 @@ mod tests {
         assert_eq!(tables.series.of(&Measured::Device(key)).collect::<Vec<_>>(), [(10_000, Some(0.4), Some(0.25))]);
         let held: Vec<_> = tables.series.of(&Measured::Node(NodeId::new([1; 28]))).collect();
         assert_eq!(held, [(10_000, Some(0.25), Some(1.0))]);
+    }
+
+    #[test]
+    fn what_machines_measure_is_kept_beside_what_is_held_and_not_what_is_old() {
+        use oxiray_wire::state::{MemoryStatistics, NodeStatistics};
+        let mut tables = Tables::default();
+        let one = NodeId::new([1; 28]);
+        let told = |measured_ms| {
+            let memory = Some(MemoryStatistics { limit: 4, used: 1, ..MemoryStatistics::default() });
+            let statistics = NodeStatistics { measured_ms, cpu_permille: 500, memory, ..NodeStatistics::default() };
+            vec![MeasuredNode { node_id: one, statistics: Some(statistics), ..MeasuredNode::default() }]
+        };
+        let state = || ClusterState { nodes: vec![node(1, 0.0), node(2, 0.0)], ..ClusterState::default() };
+        for (measured_ms, now_ms) in [(1, 10_000), (2, 15_000), (2, 20_000), (2, 31_000)] {
+            assert!(tables.has_point(now_ms));
+            tables.measured(told(measured_ms), now_ms);
+            tables.look(state(), now_ms);
+            assert!(!tables.has_point(now_ms));
+        }
+        let used: Vec<u64> = tables.series.of(&Measured::Used(one)).map(|(at, ..)| at).collect();
+        assert_eq!(used, [10_000, 15_000, 20_000], "the node told nothing new for 16 s");
+        assert_eq!(tables.series.of(&Measured::Used(one)).next(), Some((10_000, Some(0.5), Some(0.25))));
+        assert_eq!((tables.series.of(&Measured::Network(one)).count(), tables.silent()), (0, 1));
+        tables.measured(told(3), 32_000);
+        assert_eq!(tables.silent(), 0);
     }
 }

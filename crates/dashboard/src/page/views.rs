@@ -169,7 +169,7 @@ async fn state_list(site: &Site, name: &str, asked: &Asked) -> Result<Json, Visi
             rows.extend(site.page.past_jobs(&rows));
             listed(rows, asked, note)
         }
-        _ => listed(lists::workers(&told.workers, &tables.names), asked, note),
+        _ => listed(lists::measured_workers(&told.workers, tables), asked, note),
     }))
 }
 

@@ -4,6 +4,7 @@ use super::HeadCore;
 use crate::amounts::{available_of, by_name, total_of};
 use crate::members::{Member, OWN};
 use oxiray_ids::NodeId;
+use oxiray_machine::cut;
 use oxiray_scheduler::NodeView;
 use oxiray_wire::message::{NodeJoin, StateQuery, StateReport};
 use oxiray_wire::state::{Lifetime, MeasuredNode, NodeRow};
@@ -38,7 +39,11 @@ impl HeadCore {
 }
 
 fn measured(member: &Member) -> MeasuredNode {
-    MeasuredNode { node_id: member.view.node, statistics: member.state.statistics.clone() }
+    MeasuredNode {
+        node_id: member.view.node,
+        statistics: member.state.statistics.clone(),
+        version: cut(member.told.version.clone()),
+    }
 }
 
 /// `death` is how it ended; empty where it lives.

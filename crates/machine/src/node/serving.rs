@@ -57,6 +57,7 @@ impl NodeCore {
             name: self.plan.name.clone(),
             listens,
             device_sizes: device_sizes(self.ledger.inventory(), &self.plan.offer),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
         }
     }
 

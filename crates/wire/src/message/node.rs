@@ -81,6 +81,9 @@ pub struct NodeJoin {
     /// How large its devices are and what they are called, where that is known.
     #[field(12)]
     pub device_sizes: Vec<DeviceSizes>,
+    /// The version of its daemon.
+    #[field(13)]
+    pub version: String,
 }
 
 /// How large the devices of one resource are, and what they are called.

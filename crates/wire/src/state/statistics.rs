@@ -73,6 +73,9 @@ pub struct MeasuredNode {
     /// What it measured last.
     #[field(2)]
     pub statistics: Option<NodeStatistics>,
+    /// The version of its daemon; empty where that did not tell.
+    #[field(3)]
+    pub version: String,
 }
 
 /// What goes on for as long as the machine runs.
