@@ -20,7 +20,10 @@ GPU = "NVIDIA H100 80GB HBM3|GPU-{slot}||85899345920|{used}|||{busy}\n"
 HOSTILE = "<script>window.harmed=1</script><img src=x onerror='window.harmed=1'>"
 PROGRAM = f"""
 import sys, time, ray
+from oxiray.train._told import Told
 ray.init("auto", namespace="page", logging_level="ERROR")
+run = Told("falls")
+run.report(0, {{"loss": 0.5}})
 
 @ray.remote(num_gpus=1, num_cpus=0.5)
 def train(steps):

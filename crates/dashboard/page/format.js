@@ -28,6 +28,11 @@ export function utc(ms) {
   return ms ? new Date(ms).toISOString().replace("T", " ").replace("Z", " UTC") : "";
 }
 
+/** A moment as a field for moments has it, in the reader's zone. @param {number} ms since 1970 */
+export function fieldOf(ms) {
+  return ms ? new Date(ms - new Date(ms).getTimezoneOffset() * 60_000).toISOString().slice(0, 19) : "";
+}
+
 /** @param {number | null | undefined} ms */
 export function span(ms) {
   if (ms === null || ms === undefined || !Number.isFinite(ms) || ms < 0) return "–";

@@ -3,7 +3,7 @@
  * @module
  */
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
-import { utc, moment } from "./format.js";
+import { fieldOf, moment, utc } from "./format.js";
 import { Refusal } from "./api.js";
 
 /** Each state with the tone that it is shown in; its word is always there too. @type {Record<string, string>} */
@@ -65,6 +65,22 @@ export function Search({ value, onSearch, label }) {
   };
   return html`<input class="search" type="search" data-search aria-label=${label} placeholder=${`${label}  /`} value=${text}
     spellcheck=${false} autocomplete="off" onInput=${onInput} />`;
+}
+
+/** The last moment that a browser knows. */
+const LAST_MS = 8.64e15;
+
+/**
+ * A moment that one may choose, to the second, in the reader's zone; none where the field is empty.
+ * @param {{label: string, value: string | undefined, onChoose: (ms: number | null) => void}} given
+ */
+export function Time({ label, value, onChoose }) {
+  const onChange = (/** @type {any} */ event) => {
+    const wanted = event.target.value ? new Date(event.target.value).getTime() : null;
+    if (wanted === null || Number.isFinite(wanted)) onChoose(wanted);
+  };
+  const at = Math.min(Number(value) || 0, LAST_MS);
+  return html`<label class="choice"><span>${label}</span><input class="time" type="datetime-local" step="1" value=${fieldOf(at)} title=${utc(at)} onChange=${onChange} /></label>`;
 }
 
 /**

@@ -33,6 +33,7 @@ function listed(rows, asked) {
     (!asked.has("key") || row.key === asked.get("key")) &&
     equal.every(([name, value]) => String(row[name] ?? "") === value) &&
     (least < 0 || LEVELS.indexOf(row.level) >= least) &&
+    (row.at_ms === undefined || (row.at_ms >= from && row.at_ms <= to)) &&
     (row.from_ms === undefined || (row.from_ms <= to && (row.to_ms ?? Infinity) >= from)) &&
     (!search || Object.values(row).some((cell) => has(cell, search)));
   const found = rows.filter(isMeant);
@@ -66,8 +67,8 @@ export function answerOf(path) {
     case "holdings": return holdings(asked);
     case "map": return report.map;
     case "names/tasks": return report.names;
-    case "series": return asked.get("of") === "run" ? report.runs[asked.get("run") ?? ""] ?? { times: [], lines: [] } : asked.get("of") === "store" ? report.store : report.charts[asked.get("node") ?? ""] ?? { times: [], lines: [] };
     case "names/jobs": return report.job_names;
+    case "series": return asked.get("of") === "run" ? report.runs[asked.get("run") ?? ""] ?? { times: [], lines: [] } : asked.get("of") === "store" ? report.store : report.charts[asked.get("node") ?? ""] ?? { times: [], lines: [] };
     default: return undefined;
   }
 }

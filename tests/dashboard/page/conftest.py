@@ -62,6 +62,7 @@ def board(playwright: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             # The page's answer has a part of it, and its workers may have printed more than that before.
             wait_until(lambda: "under way" in home.oxiray("job", "logs", "train-1").stdout, 120)
             wait_until(lambda: made.ask("overview")["waiting"] >= 3)
+            wait_until(lambda: made.rows("runs"))
             yield made
         finally:
             home.oxiray("stop", "--force")

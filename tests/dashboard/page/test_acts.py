@@ -184,6 +184,32 @@ def test_zooming_dragging_and_following(opened: Opened) -> None:
     wait_until(lambda: "from=" in place(page) and "to=" in place(page))
     page.get_by_role("button", name="Follow").click()
     wait_until(lambda: "from=" not in place(page))
+    page.evaluate("location.hash = '#/devices?from=1000&to=61000'")
+    page.get_by_role("button", name="Follow", exact=True).wait_for()
+    # Wherever the focus is, but where one types.
+    page.locator("h1").focus()
+    page.keyboard.press("f")
+    page.get_by_role("button", name="Following").wait_for()
+    assert "from=" not in place(page)
+
+
+def test_events_are_narrowed_by_time(opened: Opened, board: Board) -> None:
+    [ill] = [row for row in board.rows("events") if row["event"] == "device_out_of_service"]
+    page = opened(f"events?kind=device&from={ill['at_ms']}&to={ill['at_ms']}")
+    page.get_by_role("table", name="Events").get_by_text("device out of service").wait_for()
+    # Moments are to the second: the second of the event, and the one before.
+    field = "(ms) => new Date(ms - new Date(ms).getTimezoneOffset() * 60000).toISOString().slice(0, 19)"
+    second, before = (page.evaluate(field, ms) for ms in (ill["at_ms"], ill["at_ms"] - 1_000))
+    assert page.get_by_label("Since").input_value() == second
+    page.get_by_label("Since").fill(before)
+    page.get_by_label("Until").fill(before)
+    page.get_by_text("No event is like this").wait_for()
+    page.get_by_label("Until").fill(second)
+    page.get_by_role("table", name="Events").get_by_text("device out of service").wait_for()
+    page.get_by_label("Since").fill("")
+    wait_until(lambda: "from=" not in place(page) and "to=" in place(page))
+    assert board.ask(f"rows/events?from={ill['at_ms']}&to={ill['at_ms']}&level=error")["rows"] != []
+    assert all(row["at_ms"] > ill["at_ms"] for row in board.ask(f"rows/events?from={ill['at_ms'] + 1}")["rows"])
 
 
 def test_what_machines_and_processes_measure_is_shown(opened: Opened, board: Board) -> None:

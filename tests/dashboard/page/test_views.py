@@ -23,6 +23,7 @@ VIEWS = {
     "nodes": ("Nodes", "Address"),
     "objects": ("Objects", "Store of the head's machine"),
     "processes": ("Processes", "driver"),
+    "train": ("Training", "falls"),
     "events": ("Events", "device out of service"),
 }
 

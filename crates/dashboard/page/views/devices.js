@@ -6,6 +6,7 @@ import { html, useEffect, useMemo, useState } from "../vendor/preact.js";
 import { query } from "../api.js";
 import { now, useAnswer, useCluster, useEvery } from "../cluster.js";
 import { clock, number, span as spanText } from "../format.js";
+import { useKey } from "../keys.js";
 import { change, link } from "../place.js";
 import { Badge, Empty, Head, Moment, Trouble } from "../parts.js";
 import { Table, useRows } from "../table.js";
@@ -54,6 +55,7 @@ export function Devices({ given }) {
     return now.first === before.first && now.count === before.count ? before : now;
   });
   const folded = useFolded(answer, given);
+  useKey("f", () => setSpan(null));
   const hasNone = answer?.unit === "CPU";
   return html`<${Head} title="Devices" count=${overview?.devices?.total ?? null}>
       <${Figures} overview=${overview} />

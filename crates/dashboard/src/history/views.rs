@@ -5,11 +5,10 @@ use super::past::Past;
 use crate::answer::{Answer, pieces, text};
 use crate::audit::Audit;
 use crate::page::counts::{by_job, by_name};
-use crate::page::events::level;
 use crate::page::replies::reply;
 use crate::page::rows::{Asked, Row, listed, listed_unread};
 use crate::page::tables::Tables;
-use crate::page::views::{asked_job, grant_rows, number, parameter, part, window, wrong};
+use crate::page::views::{asked_job, event_rows, grant_rows, number, parameter, part, window, wrong};
 use crate::page::{lists, pictures};
 use crate::page_api::{begin_session, lend_key};
 use crate::routes::{Answers, Request, Route, route};
@@ -123,7 +122,7 @@ impl Archive {
             "devices" => lists::devices(&tables),
             "waiting" => lists::waiting(&tables),
             "runs" => tables.runs.rows(),
-            "events" => tables.events.rows(&tables.names, Severity::Info),
+            "events" => tables.events.rows(&tables.names, Severity::Info, (0, u64::MAX)),
             "jobs" => self.past.jobs(at_ms, &tables),
             list if KEPT.contains(&list) => self.past.rows(list, at_ms),
             "objects" => Vec::new(),
@@ -249,10 +248,10 @@ async fn rows(archive: Rc<Archive>, request: Request) -> Answer {
             Ok(told) => told,
             Err(said) => return wrong(said),
         },
-        "events" => {
-            let least = asked.take("level").and_then(|name| level(&name)).unwrap_or(Severity::Info);
-            (tables.events.rows(&tables.names, least), None)
-        }
+        "events" => match event_rows(&tables, &mut asked) {
+            Ok(told) => (told, None),
+            Err(said) => return wrong(said),
+        },
         "objects" => (Vec::new(), Some("References to objects are not recorded.".to_owned())),
         list if KEPT.contains(&list) && list != "jobs" => {
             return reply(&request, &listed_unread(archive.past.texts(list, at), &asked, None));

@@ -38,9 +38,11 @@ impl Events {
         self.0.len()
     }
 
-    /// Those of at least this level, as rows.
-    pub(crate) fn rows(&self, names: &Names, least: Severity) -> Vec<Row> {
-        self.0.iter().filter(|entry| entry.event.severity() >= least).map(|entry| row(entry, names)).collect()
+    /// Those of at least this level that happened between two moments, as rows.
+    pub(crate) fn rows(&self, names: &Names, least: Severity, (from_ms, to_ms): (u64, u64)) -> Vec<Row> {
+        let is_meant =
+            |entry: &&ChronicleEntry| entry.event.severity() >= least && (from_ms..=to_ms).contains(&entry.at_ms);
+        self.0.iter().filter(is_meant).map(|entry| row(entry, names)).collect()
     }
 }
 
@@ -111,9 +113,10 @@ mod tests {
             events.keep(one);
         }
         let names = Names::default();
-        let told = |least| events.rows(&names, least).into_iter().map(|row| row.key).collect::<Vec<_>>();
-        assert_eq!(told(Severity::Info), ["1", "3"]);
-        assert_eq!(told(Severity::Warning), ["3"]);
+        let told = |least, span| events.rows(&names, least, span).into_iter().map(|row| row.key).collect::<Vec<_>>();
+        assert_eq!(told(Severity::Info, (0, u64::MAX)), ["1", "3"]);
+        assert_eq!(told(Severity::Warning, (0, u64::MAX)), ["3"]);
+        assert_eq!([(1, 1), (3, 9), (2, 2)].map(|span| told(Severity::Info, span).len()), [1, 1, 0]);
         assert_eq!((level("error"), level("loud")), (Some(Severity::Error), None));
     }
 
@@ -123,7 +126,7 @@ mod tests {
         for number in 1..=EVENTS_MAX as u64 + 3 {
             events.keep(entry(number, ChronicleEvent::NodeJoined));
         }
-        let rows = events.rows(&Names::default(), Severity::Info);
+        let rows = events.rows(&Names::default(), Severity::Info, (0, u64::MAX));
         assert_eq!((rows.len(), rows[0].key.as_str()), (EVENTS_MAX, "4"));
     }
 }

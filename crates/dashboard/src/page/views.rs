@@ -173,13 +173,24 @@ async fn state_list(site: &Site, name: &str, asked: &Asked) -> Result<Json, Visi
     }))
 }
 
-/// Who held devices; one of them by its key.
-pub(crate) fn grant_rows(tables: &PageTables, asked: &mut Asked) -> Result<(Vec<Row>, Option<String>), String> {
+/// The span that a list is narrowed to: all time where the query does not say.
+fn span(asked: &mut Asked) -> Result<(u64, u64), String> {
     let mut bound = |name: &str, usual: u64| -> Result<u64, String> {
         let Some(value) = asked.take(name) else { return Ok(usual) };
         value.parse::<f64>().map(|number| number.max(0.0) as u64).map_err(|_| format!("{name}={value} is no number"))
     };
-    let (from, to) = (bound("from", 0)?, bound("to", u64::MAX)?);
+    Ok((bound("from", 0)?, bound("to", u64::MAX)?))
+}
+
+/// What happened, of a level and a span where those are asked for.
+pub(crate) fn event_rows(tables: &PageTables, asked: &mut Asked) -> Result<Vec<Row>, String> {
+    let least = asked.take("level").and_then(|name| level(&name)).unwrap_or(Severity::Info);
+    Ok(tables.events.rows(&tables.names, least, span(asked)?))
+}
+
+/// Who held devices; one of them by its key.
+pub(crate) fn grant_rows(tables: &PageTables, asked: &mut Asked) -> Result<(Vec<Row>, Option<String>), String> {
+    let (from, to) = span(asked)?;
     if let Some(number) = asked.key().and_then(|key| key.parse().ok()) {
         let found = tables.holdings.find(number).map(|(key, one)| lists::grant(key, one, &tables.names));
         return Ok((found.into_iter().collect(), None));
@@ -199,10 +210,10 @@ async fn rows(site: Rc<Site>, request: Request) -> Answer {
         "devices" => (site.page.read(lists::devices), None),
         "waiting" => (site.page.read(lists::waiting), None),
         "runs" => (site.page.read(|tables| tables.runs.rows()), None),
-        "events" => {
-            let least = asked.take("level").and_then(|name| level(&name)).unwrap_or(Severity::Info);
-            (site.page.read(|tables| tables.events.rows(&tables.names, least)), None)
-        }
+        "events" => match site.page.read(|tables| event_rows(tables, &mut asked)) {
+            Ok(told) => (told, None),
+            Err(said) => return wrong(said),
+        },
         "grants" => match site.page.read(|tables| grant_rows(tables, &mut asked)) {
             Ok(told) => told,
             Err(said) => return wrong(said),
@@ -218,12 +229,6 @@ async fn rows(site: Rc<Site>, request: Request) -> Answer {
     reply(&request, &listed(rows, &asked, note.as_deref()))
 }
 
-/// How many tasks of each name are how far.
-async fn task_names(site: Rc<Site>, request: Request) -> Answer {
-    let job = match asked_job(&request) {
-        Ok(job) => job,
-        Err(said) => return wrong(said),
-    };
 /// The counts of all tasks, as the head has them. Those of names and of jobs are of one answer.
 async fn attempts(site: &Site) -> Result<Rc<StateReport>, VisitError> {
     let counts = StateQuery { summary: true, by_job: true, ..StateQuery::default() };
@@ -243,6 +248,12 @@ pub(crate) fn asked_job(request: &Request) -> Result<Option<JobId>, String> {
     parameter(request, "job_id").map(read).transpose()
 }
 
+/// How many tasks of each name are how far.
+async fn task_names(site: Rc<Site>, request: Request) -> Answer {
+    let job = match asked_job(&request) {
+        Ok(job) => job,
+        Err(said) => return wrong(said),
+    };
     match attempts(&site).await {
         Ok(report) => reply(&request, &counts::by_name(counted(&report), job, &report.missing)),
         Err(error) => unanswered(&error),
