@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -33,6 +35,9 @@ def cluster() -> Iterator[Any]:
 class Holder:
     def ready(self) -> bool:
         return True
+
+    def pid(self) -> int:
+        return os.getpid()
 
 
 @ray.remote(num_cpus=0)
@@ -67,6 +72,10 @@ def test_a_share_that_waits_is_told_what_each_device_has_free(cluster: Any) -> N
         [native_binary(), "explain", "--json", answer["id"]], capture_output=True, text=True, check=True, timeout=60
     ).stdout
     assert json.loads(as_json)["nodes"] == answer["nodes"]
+    address = {node["node_id"]: node["address"] for node in answer["nodes"]}[member]
+    for holder in holders:
+        pid = ray.get(holder.pid.remote(), timeout=60)
+        assert re.search(rf"held by .*pid {pid} \(Holder: 0\.8 of GPU [01] on {re.escape(address)}\)", answer["reason"]), answer
     ray.kill(holders[0])
     assert ray.get(asked, timeout=60) == 1
     assert not explain(asked)["waits"] and explain(asked)["state"] == "FINISHED"

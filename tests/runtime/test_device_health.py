@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -63,10 +64,12 @@ def status() -> str:
 def device(slot: int, text: str | None = None, resource: str = "GPU") -> str:
     """The lines of `oxiray status` on a device."""
     lines = (status() if text is None else text).splitlines()
-    first = next(number for number, line in enumerate(lines) if line.startswith(f"  {resource} {slot} "))
+    # Where there are several nodes, those of each stand below it.
+    is_it = re.compile(rf"(    |  ){resource} {slot} ")
+    first, found = next((number, match) for number, line in enumerate(lines) if (match := is_it.match(line)))
     own = [lines[first]]
     for line in lines[first + 1 :]:
-        if not line.startswith("      "):
+        if not line.startswith(found[1] + "    "):
             break
         own.append(line)
     return "\n".join(own)
@@ -261,7 +264,7 @@ def test_a_person_drains_a_device_has_it_checked_and_puts_it_back(gpus: Gpus, tm
     ray.get(task, timeout=30)
 
 
-def test_devices_of_other_machines_are_shown_where_there_is_something_to_be_known(
+def test_what_is_to_be_known_of_devices_of_other_machines_is_shown(
     library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     ray.shutdown()
@@ -273,10 +276,12 @@ def test_devices_of_other_machines_are_shown_where_there_is_something_to_be_know
     ray.init(address=cluster.address)
     wait_until(gpus.answers.are_listened_to)
     gpus.report(1, 48)
-    seen = f"GPU 1 on node {member.node_id} (GPU-1)  out of service: Xid 48 (a double-bit ECC error)"
-    wait_until(lambda: seen in status())
+    seen = "] out of service: Xid 48 (a double-bit ECC error)"
+    wait_until(lambda: seen in re.sub(" +", " ", device(1)))
+    above = status().partition("    GPU 1 (GPU-1) [")[0]
+    assert re.findall(r"  on node (\w+)", above)[-1:] == [member.node_id], above
     commands.run("device", "undrain", f"{member.node_id}/1", "--force", f"--address={cluster.address}")
-    wait_until(lambda: seen not in status())
+    wait_until(lambda: "out of service" not in device(1))
     assert "put back into service by hand" in device(1)
 
 

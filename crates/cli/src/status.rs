@@ -4,6 +4,7 @@ use crate::arguments::StatusOptions;
 use crate::show;
 use crate::table::{Printing, short_identifiers, width, wrapped};
 use crate::visit::{self, ANSWER_LIMIT};
+use oxiray_ids::NodeId;
 use oxiray_ray_api::cluster_status;
 use oxiray_visitor::json;
 use oxiray_wire::message::{ClusterQuery, DeviceUse};
@@ -11,6 +12,7 @@ use oxiray_wire::state::{
     ActorPhase, AutoscalerState, ClusterState, DeviceIsolation, DeviceMemory, DeviceRow, DeviceTier, ForeignUse,
     GroupRow, GroupState, MemoryTier, NodeRow, ReplicaLimits, Slots, WorkerDuty,
 };
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -58,8 +60,9 @@ fn draw(address: &str, state: &ClusterState, limit: Option<usize>) -> anyhow::Re
         writeln!(text, "  {:<24} {}", "memory= of workers", limits.memory).expect(EXPECT);
         writeln!(text, "  {:<24} {}", "processes of workers", limits.processes).expect(EXPECT);
     }
-    draw_nodes(&mut text, &state.nodes, limit.is_some());
-    draw_devices(&mut text, &state.devices);
+    let names = node_names(&state.nodes, limit.is_some());
+    draw_nodes(&mut text, &state.nodes, &names);
+    draw_devices(&mut text, &state, &names);
     draw_groups(&mut text, &state.placement_groups);
     draw_autoscaler(&mut text, state.autoscaler.as_ref());
     let count = |duty| state.workers.iter().filter(|worker| worker.duty == duty).count();
@@ -91,16 +94,25 @@ fn used(total: f64, free: f64) -> f64 {
     ((total - free).max(0.0) * UNITS).round() / UNITS
 }
 
+/// What nodes are called in listings: their identifiers, short where they can be.
+fn node_names(nodes: &[NodeRow], is_short: bool) -> BTreeMap<NodeId, String> {
+    let whole: Vec<String> = nodes.iter().map(|node| node.node_id.hex()).collect();
+    let short = short_identifiers(&whole.iter().map(String::as_str).collect());
+    let name = |(node, id): (&NodeRow, &String)| {
+        let name = if is_short { short[id.as_str()].clone() } else { id.clone() };
+        (node.node_id, name)
+    };
+    nodes.iter().zip(&whole).map(name).collect()
+}
+
 /// One line a node, where there is more than one.
-fn draw_nodes(text: &mut String, nodes: &[NodeRow], is_short: bool) {
+fn draw_nodes(text: &mut String, nodes: &[NodeRow], names: &BTreeMap<NodeId, String>) {
     if nodes.len() < 2 {
         return;
     }
-    let whole: Vec<String> = nodes.iter().map(|node| node.node_id.hex()).collect();
-    let short = short_identifiers(&whole.iter().map(String::as_str).collect());
     text.push_str("\nNodes\n");
-    for (node, id) in nodes.iter().zip(&whole) {
-        let id = if is_short { &short[id.as_str()] } else { id };
+    for node in nodes {
+        let id = &names[&node.node_id];
         let used = |(name, total): (&String, &f64)| {
             let is_shown = !name.starts_with("node:") && !name.ends_with("memory");
             let used = total - node.available.get(name).copied().unwrap_or(0.0);
@@ -117,37 +129,68 @@ fn draw_nodes(text: &mut String, nodes: &[NodeRow], is_short: bool) {
     }
 }
 
-fn draw_devices(text: &mut String, devices: &[DeviceRow]) {
-    if devices.is_empty() {
+/// The devices, by their nodes where there is more than one.
+fn draw_devices(text: &mut String, state: &ClusterState, names: &BTreeMap<NodeId, String>) {
+    if state.devices.is_empty() {
         return;
     }
     text.push_str("\nDevices\n");
-    for device in devices {
-        let shared: f64 = device.holders.iter().map(|holder| holder.share).sum();
-        let full = (shared * BAR_CELLS).round() as usize;
-        let bar: String = (0..BAR_CELLS as usize).map(|cell| if cell < full { '#' } else { '.' }).collect();
-        let visible =
-            if device.id == device.slot.to_string() { String::new() } else { format!(" ({})", device.id.trim()) };
-        let logical = if device.logical { "  logical: this machine has no such device" } else { "" };
-        let used = device.used.as_ref().map_or_else(String::new, in_words);
-        let state = device.reason.as_ref().map_or_else(String::new, |reason| format!("  out of service: {reason}"));
-        let on = device.node.map_or_else(String::new, |node| format!(" on node {node}"));
-        let bar = if device.node.is_some() { String::new() } else { format!(" [{bar}]") };
-        writeln!(text, "  {} {}{on}{visible}{bar}{used}{logical}{state}", device.resource, device.slot).expect(EXPECT);
-        for holder in &device.holders {
-            let isolation = holder.isolation.as_ref().map_or_else(String::new, isolated);
-            let part = holder.memory.as_ref().map_or_else(|| holder.share.to_string(), asked_memory);
-            writeln!(text, "      {part} of it: {} (pid {}){isolation}", holder.name, holder.pid).expect(EXPECT);
+    let head = state.nodes.iter().find(|node| node.head).map(|node| node.node_id);
+    let (is_grouped, mut above) = (state.nodes.len() > 1, None);
+    for device in &state.devices {
+        let node = device.node.or(head);
+        if is_grouped && node.is_some() && above != node {
+            let row = state.nodes.iter().find(|row| Some(row.node_id) == node);
+            let address = row.map_or_else(String::new, |row| format!(" {}", row.address));
+            let name = node.map(|node| names.get(&node).cloned().unwrap_or_else(|| node.hex())).unwrap_or_default();
+            writeln!(text, "  on node {name}{address}").expect(EXPECT);
+            above = node;
         }
-        for used in &device.foreign {
-            writeln!(text, "      {}", foreign(used)).expect(EXPECT);
-        }
-        for note in &device.notes {
-            writeln!(text, "      {note}").expect(EXPECT);
-        }
-        for violation in &device.violations {
-            writeln!(text, "      violation: {violation}").expect(EXPECT);
-        }
+        draw_device(text, device, if is_grouped { "    " } else { "  " });
+    }
+    let more = left_out(state);
+    if more > 0.0 {
+        writeln!(text, "  and {more} more").expect(EXPECT);
+    }
+}
+
+/// How many devices in service are not listed: of what nodes offer.
+fn left_out(state: &ClusterState) -> f64 {
+    let resources: BTreeSet<&String> = state.devices.iter().map(|device| &device.resource).collect();
+    let listed = state.devices.iter().filter(|device| device.reason.is_none()).count();
+    let of_node = |node: &NodeRow| {
+        node.resources.iter().filter(|(name, _)| resources.contains(name)).map(|(_, of)| *of).sum::<f64>()
+    };
+    let offered: f64 = state.nodes.iter().map(of_node).sum();
+    (offered - listed as f64).max(0.0).floor()
+}
+
+fn draw_device(text: &mut String, device: &DeviceRow, indent: &str) {
+    let shared: f64 = device.holders.iter().map(|holder| holder.share).sum();
+    let full = (shared * BAR_CELLS).round() as usize;
+    let bar: String = (0..BAR_CELLS as usize).map(|cell| if cell < full { '#' } else { '.' }).collect();
+    let visible = if device.id == device.slot.to_string() { String::new() } else { format!(" ({})", device.id.trim()) };
+    let whose = if device.node.is_some() { "that" } else { "this" };
+    let logical = if device.logical { format!("  logical: {whose} machine has no such device") } else { String::new() };
+    let used = device.used.as_ref().map_or_else(String::new, in_words);
+    let state = device.reason.as_ref().map_or_else(String::new, |reason| format!("  out of service: {reason}"));
+    let name = format!("{} {}{visible}", device.resource, device.slot);
+    writeln!(text, "{indent}{name} [{bar}]{used}{logical}{state}").expect(EXPECT);
+    for holder in &device.holders {
+        let isolation = holder.isolation.as_ref().map_or_else(String::new, isolated);
+        let part = holder.memory.as_ref().map_or_else(|| holder.share.to_string(), asked_memory);
+        let process = if holder.pid == 0 { String::new() } else { format!(" (pid {})", holder.pid) };
+        let ending = if holder.is_ending { ", which is ending" } else { "" };
+        writeln!(text, "{indent}    {part} of it: {}{process}{ending}{isolation}", holder.name).expect(EXPECT);
+    }
+    for used in &device.foreign {
+        writeln!(text, "{indent}    {}", foreign(used)).expect(EXPECT);
+    }
+    for note in &device.notes {
+        writeln!(text, "{indent}    {note}").expect(EXPECT);
+    }
+    for violation in &device.violations {
+        writeln!(text, "{indent}    violation: {violation}").expect(EXPECT);
     }
 }
 
@@ -308,5 +351,40 @@ Waiting
   task `f` waits
 ";
         assert_eq!(draw("10.0.0.1:6379", &state, None).expect("drawn"), expected);
+    }
+    #[test]
+    fn devices_of_several_nodes_are_drawn_by_their_nodes() {
+        let (head, member) = ("01".repeat(28), "02".repeat(28));
+        let state = format!(
+            r#"{{"nodes": [
+            {{"node_id": "{head}", "address": "10.0.0.1", "head": true, "alive": true, "resources": {{"CPU": 4.0, "GPU": 1.0}}}},
+            {{"node_id": "{member}", "address": "10.0.0.2", "alive": true, "resources": {{"CPU": 4.0, "GPU": 5.0}}}}],
+            "devices": [
+            {{"resource": "GPU", "slot": 0, "id": "0"}},
+            {{"resource": "GPU", "slot": 0, "id": "GPU-a", "node": "{member}", "logical": true, "notes": ["Xid 31"],
+              "violations": ["g has it open"], "holders": [
+              {{"pid": 7, "name": "train", "share": 0.25, "isolation": {{"tier": "cgroup"}},
+                "memory": {{"asked_bytes": 1073741824, "used_bytes": 1048576, "tier": "framework", "is_watched": true}}}},
+              {{"pid": 0, "name": "placement group `g`, bundle 1, unused", "share": 0.5}}]}},
+            {{"resource": "GPU", "slot": 1, "id": "GPU-b", "node": "{member}", "reason": "stuck", "holders": [
+              {{"pid": 9, "name": "f", "share": 1.0, "is_ending": true}}]}}]}}"#
+        );
+        let state: ClusterState = serde_json::from_str(&state).expect("a state");
+        let drawn = draw("10.0.0.1:6379", &state, Some(200)).expect("drawn");
+        let devices = drawn.split("\n\n").find(|part| part.starts_with("Devices")).expect("devices");
+        let expected = "\
+Devices
+  on node 01010101 10.0.0.1
+    GPU 0 [....................]
+  on node 02020202 10.0.0.2
+    GPU 0 (GPU-a) [###############.....]  logical: that machine has no such device
+        1.0 GiB (framework, watched; it uses 1.0 MiB) of it: train (pid 7), kept from others by the kernel (cgroup v2)
+        0.5 of it: placement group `g`, bundle 1, unused
+        Xid 31
+        violation: g has it open
+    GPU 1 (GPU-b) [####################]  out of service: stuck
+        1 of it: f (pid 9), which is ending
+  and 4 more";
+        assert_eq!(devices, expected);
     }
 }

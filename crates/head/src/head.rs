@@ -21,6 +21,7 @@
 //! | `deadlocks`, `standstill` | who waits for what others hold that wait |
 //! | `exits`, `resumption_end` | workers and drivers that are gone, and who comes back no more |
 //! | `devices` | devices that people or nodes take out of service |
+//! | `device_rows` | who has which device, for people |
 //! | `drain`, `locations`, `prefetch`, `searches` | machines that are emptied, and where objects lie, travel and are looked for |
 //! | `objects`, `leases`, `submissions`, `key_value` | what clients ask for |
 //! | `restarts`, `actors`, `groups`, `bundle_placement`, `shortage` | actors and placement groups, and what no machine can give |
@@ -36,6 +37,7 @@ mod bundle_placement;
 mod census;
 mod clients;
 mod deadlocks;
+mod device_rows;
 mod devices;
 mod dispatch;
 mod drain;

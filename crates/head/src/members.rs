@@ -9,6 +9,7 @@
 
 mod devices;
 mod drains;
+mod holdings;
 mod reports;
 
 use crate::amounts::{Amounts, add, available_of, total_of};
@@ -17,6 +18,7 @@ use crate::demands::Need;
 use crate::placement_groups::PlacementGroup;
 use crate::queue::PendingRequest;
 pub(crate) use drains::{Drain, DrainRow, Left};
+pub(crate) use holdings::Holdings;
 use oxiray_ids::{BundleNumber, JobId, NodeId, PlacementGroupId, WorkerNumber};
 use oxiray_machine::{BundleKey, Key};
 use oxiray_resources::{Demand, Quantity, ResourceName};
@@ -58,8 +60,9 @@ pub(crate) struct Member {
     pub(crate) jobs: BTreeSet<JobId>,
     /// Its stream is over, and its process is waited for: nothing more is ordered.
     pub(crate) is_silent: bool,
-    /// What it told last; of bundles only what changed with that.
+    /// What it told last; of bundles and holdings only what changed with that.
     pub(crate) state: NodeState,
+    pub(crate) holdings: Holdings,
 }
 
 /// What an order books.
@@ -93,6 +96,7 @@ impl Member {
     fn new(told: NodeJoin, reported: NodeView) -> Self {
         Self {
             state: told.state.clone().unwrap_or_default(),
+            holdings: Holdings::new(told.state.as_ref().map_or(&[], |state| &state.holdings)),
             told,
             view: reported.clone(),
             reported,

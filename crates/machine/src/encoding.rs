@@ -1,6 +1,7 @@
 //! How amounts of resources stand in messages.
 
 use oxiray_accelerators::Offer;
+use oxiray_families::families_of;
 use oxiray_resources::{Demand, FreeDevices, Inventory, Quantity, ResourceName, Room, memory_of};
 use oxiray_wire::message::{Amount, DeviceSizes, DevicesFree};
 
@@ -31,6 +32,7 @@ pub(crate) fn devices_free(resource: &ResourceName, free: &FreeDevices, numbers:
         free: free.shares().map(|free| free.map_or(0, |free| free.units() + 1)).collect(),
         numbers,
         free_bytes,
+        healthy: Vec::new(),
         single: free.in_service().filter(|(_, room)| room.is_single).map(|(place, _)| place).collect(),
     }
 }
@@ -42,8 +44,24 @@ pub(crate) fn device_sizes(inventory: &Inventory, offer: &Offer) -> Vec<DeviceSi
         resource: name.to_string(),
         bytes: inventory.device_memory(name.as_str()).collect(),
         ids: ids(name.as_str(), offer),
+        logical_from: logical_from(name.as_str(), offer),
+        family: family(name.as_str(), offer).unwrap_or_default().to_owned(),
     });
-    sizes.filter(|of| of.bytes.iter().any(|bytes| *bytes > 0) || !of.ids.is_empty()).collect()
+    sizes.collect()
+}
+
+/// From which number on the devices of a resource were declared without being there, where some were.
+fn logical_from(resource: &str, offer: &Offer) -> Option<u32> {
+    match offer.of(resource) {
+        Some(offered) => offered.is_logical().then_some(offered.detected as u32),
+        None => Some(0),
+    }
+}
+
+/// The key of the family that a node's devices of a resource are of.
+fn family(resource: &str, offer: &Offer) -> Option<&'static str> {
+    let offered = offer.of(resource).map(|offered| offered.family);
+    offered.or_else(|| families_of(resource).next()).map(|family| family.key)
 }
 
 /// The UUID of each device of a resource, or else what its variable calls it; nothing where those are their numbers.

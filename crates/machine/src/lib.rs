@@ -44,4 +44,3 @@ pub use node::open_nodes::{OpenNode, OpenNodes};
 pub use origin::Origin;
 pub use plan::{Level, Plan, Rules};
 pub use validation::{NAME_BYTES_MAX, check_name, cut};
-pub use worker::Holder;

@@ -3,9 +3,8 @@
 use crate::memory::{Caller, OfWorker};
 use crate::names::{GroupMembership, TemplateKey};
 use oxiray_ids::{ActorId, JobId, WorkerId};
-use oxiray_resources::{Grant, Quantity};
+use oxiray_resources::Grant;
 use oxiray_wire::message::{ActorCreate, Driver, Environment};
-use oxiray_wire::state::{DeviceIsolation, DeviceMemory};
 
 /// What a worker is there for, as its machine knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,21 +86,6 @@ impl Worker {
     pub(crate) fn grants(&self) -> impl Iterator<Item = &Grant> {
         self.grant.iter().chain(&self.surplus)
     }
-}
-
-/// Who holds a share of a device.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Holder {
-    /// The process; 0 where it is not forked yet, or there is none.
-    pub pid: u32,
-    /// What it runs, or what else it is.
-    pub label: String,
-    /// How much of the device it holds.
-    pub share: Quantity,
-    /// What keeps it from other devices; nothing where it is no process.
-    pub isolation: Option<DeviceIsolation>,
-    /// The memory of the device that it asked for; nothing where it asked for a share.
-    pub memory: Option<DeviceMemory>,
 }
 
 /// A job that orders may name.

@@ -47,7 +47,8 @@ impl Asks for ResourceRequest {
 }
 
 impl Place {
-    fn allows(&self, view: &NodeView) -> bool {
+    /// Whether a machine may be chosen, whatever it has free.
+    pub fn allows(&self, view: &NodeView) -> bool {
         let matches = |selector: &Selector| selector.matches(&view.labels);
         let is_named = match &self.strategy {
             Strategy::Node { node, otherwise: Otherwise::Wait | Otherwise::Fail | Otherwise::ElsewhereWhenGone } => {

@@ -46,7 +46,7 @@ impl Chronicle {
                 HoldingPhase::Over => ChronicleEvent::DeviceFree,
             };
             let since = before.as_ref().and_then(|before| before.device.as_ref()).map(|part| part.since_ms);
-            let is_over = of.phase == HoldingPhase::Over;
+            let (known, is_over) = (before.clone(), of.phase == HoldingPhase::Over);
             let Some(entry) = (match before {
                 Some(before) if is_over => Some(before),
                 None if is_over => None,
@@ -57,7 +57,15 @@ impl Chronicle {
             let holder = entry.device.as_ref().map_or(DemandKind::Task, |part| part.holder);
             let (grant, share, since_ms) = (of.grant, share_of(of, &entry), since.unwrap_or(at_ms));
             let device = Some(DevicePart { grant, share, holder, since_ms, ..device });
-            self.write(at_ms, ChronicleEntry { event, node: Some(host.node), device, ..entry });
+            let entry = ChronicleEntry { event, node: Some(host.node), device, ..entry };
+            // Of what keeps a holder to its part, which may change as well, nothing is told here.
+            let is_told = known.is_some_and(|known| {
+                let (number, at_ms) = (known.number, known.at_ms);
+                known == ChronicleEntry { number, at_ms, ..entry.clone() }
+            });
+            if !is_told {
+                self.write(at_ms, entry);
+            }
         }
     }
 

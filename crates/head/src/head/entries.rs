@@ -62,7 +62,8 @@ impl HeadCore {
     /// A member's ledger changed. Returns whether somebody may be placed by that.
     pub(super) fn state_told(&mut self, member: Key, mut state: NodeState) -> bool {
         let holdings = std::mem::take(&mut state.holdings);
-        if let Some(found) = self.members.by_key.get(&member) {
+        if let Some(found) = self.members.by_key.get_mut(&member) {
+            found.holdings.hear(&holdings);
             let host = DeviceHost { node: found.view.node, sizes: &found.told.device_sizes };
             let (at_ms, groups) = (self.clock.wall_ms, &self.groups);
             let chronicle = &mut self.figures.chronicle;

@@ -8,7 +8,6 @@ use crate::placement_groups::GroupPhase;
 use crate::queue::{PendingKind, PendingRequest};
 use crate::workers::Duty;
 use oxiray_ids::{ActorId, BundleNumber, NodeId, PlacementGroupId, TaskId};
-use oxiray_machine::Holder;
 use oxiray_scheduler::{Obstacle, Reason, Rule, Verdict, group_verdicts, verdicts};
 use oxiray_state::state_name;
 use oxiray_wire::message::{Failure, StateQuery, TaskStage};
@@ -18,8 +17,8 @@ use std::collections::BTreeMap;
 /// The most nodes that one answer names.
 const NODES_MAX: usize = 1_000;
 
-/// The most holders that one message names.
-const HOLDERS_NAMED_MAX: usize = 16;
+/// The most bundles that one message names.
+const BUNDLES_NAMED_MAX: usize = 16;
 
 /// What is asked about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -293,7 +292,7 @@ impl HeadCore {
                 );
             }
         };
-        let holders = self.named_holders(busy.resource.source().as_str());
+        let holders = self.named_holders(busy.resource.source().as_str(), resource_request);
         let held = if holders.is_empty() { String::new() } else { format!("; held by {}", holders.join(", ")) };
         format!("{what} has waited {waited} s for {demand}{among}{others}: {busy}{held}")
     }
@@ -304,32 +303,6 @@ impl HeadCore {
         let wanted = oldest.and_then(|ticket| self.pending.wanted.get(&ticket));
         let why = wanted.and_then(|wanted| self.growth.why_left_waiting(&wanted.in_words()));
         why.map(|why| format!(". The autoscaler brings no machines for it: {why}")).unwrap_or_default()
-    }
-
-    /// Who holds shares of a device of this machine, in words.
-    pub(super) fn holders_of(&self, resource: &str, slot: u32) -> Vec<Holder> {
-        self.own.holders_of((resource, slot), |(group, index)| {
-            format!("placement group {}, bundle {index}, unused", self.groups.name_of(group))
-        })
-    }
-
-    fn named_holders(&self, resource: &str) -> Vec<String> {
-        let devices = self.own.devices().into_iter().filter(|(name, _)| *name == resource);
-        let on_devices = devices.flat_map(|(name, slot)| {
-            let holders = self.holders_of(name, slot).into_iter();
-            holders
-                .map(move |Holder { pid, label, share, .. }| format!("pid {pid} ({label}: {share} of {name} {slot})"))
-        });
-        let mut named: Vec<String> = on_devices.collect();
-        if named.is_empty() {
-            named = self.own.holders_in_words(resource);
-        }
-        if named.len() > HOLDERS_NAMED_MAX {
-            let more = named.len() - HOLDERS_NAMED_MAX;
-            named.truncate(HOLDERS_NAMED_MAX);
-            named.push(format!("and {more} more"));
-        }
-        named
     }
 
     /// Why somebody in the queue waits, where it has to do with a group.
@@ -351,7 +324,7 @@ impl HeadCore {
                 devices.into_iter().map(|(resource, numbers)| format!(", of {resource} {}", listed(&numbers)));
             format!("bundle {index} has {{{}}} free{}", free.join(", "), devices.collect::<String>())
         });
-        free.take(HOLDERS_NAMED_MAX).collect::<Vec<_>>().join(", ")
+        free.take(BUNDLES_NAMED_MAX).collect::<Vec<_>>().join(", ")
     }
 }
 

@@ -5,13 +5,12 @@ use crate::actors::{Actor, ActorState};
 use crate::amounts::by_name;
 use crate::growth::standing;
 use crate::jobs::Job;
-use oxiray_families::families_of;
 use oxiray_ids::ActorId;
-use oxiray_machine::{Holder, Level};
+use oxiray_machine::Level;
 use oxiray_wire::message::{ClusterReport, Failure};
 use oxiray_wire::state::{
-    ActorRow, ActorSurroundings, Amounts, ClusterState, ConnectedJob, DaemonState, DeviceHolder, DeviceRow,
-    DeviceService, STATE_VERSION, StoreState, TurnFigures, WaitingRow, WorkerDuty, WorkerLimits, WorkerRow,
+    ActorRow, ActorSurroundings, Amounts, ClusterState, ConnectedJob, DaemonState, STATE_VERSION, StoreState,
+    TurnFigures, WaitingRow, WorkerDuty, WorkerLimits, WorkerRow,
 };
 
 /// The most entries of each list in a report.
@@ -46,14 +45,12 @@ impl HeadCore {
     /// The answer to a [`ClusterQuery`](oxiray_wire::message::ClusterQuery).
     pub(crate) fn report(&self, request: u64, store: &StoreFigures, resident_bytes: u64) -> ClusterReport {
         let (totals, available) = self.members.cluster_amounts();
-        let devices = self.own.devices().into_iter().map(|(name, slot)| self.device(name, slot));
-        let devices = devices.chain(self.noted_devices()).take(LISTED_MAX);
         let [memory_limit, processes_limit] = store.limits.clone();
         let state = ClusterState {
             totals: by_name(totals.iter().map(|(name, amount)| (name, *amount))),
             available: by_name(available.iter().map(|(name, amount)| (name, *amount))),
             nodes: self.all_nodes(),
-            devices: devices.collect(),
+            devices: self.device_rows(LISTED_MAX),
             waiting: self.waiting(),
             actors: self.actor_list(LISTED_MAX),
             placement_groups: self.group_list(LISTED_MAX),
@@ -74,65 +71,6 @@ impl HeadCore {
             }),
         };
         ClusterReport { request, version: STATE_VERSION, state: Some(state) }
-    }
-
-    fn device(&self, name: &str, slot: u32) -> DeviceRow {
-        let offer = self.own.plan().offer.of(name);
-        let reason = self
-            .own
-            .ledger()
-            .out_of_service()
-            .find(|found| found.resource.as_str() == name && found.device == slot)
-            .map(|found| found.reason.to_owned());
-        let holder = |Holder { pid, label, share, isolation, memory }| DeviceHolder {
-            pid,
-            name: label,
-            share: share.as_f64(),
-            isolation,
-            memory,
-        };
-        let id = offer.map_or_else(|| slot.to_string(), |offer| offer.id(slot));
-        let used = self.members.own().state.uses.iter().find(|used| used.resource == name && used.slot == slot);
-        let family = offer.map_or_else(|| families_of(name).next(), |offer| Some(offer.family));
-        DeviceRow {
-            resource: name.to_owned(),
-            family: family.map(|family| family.key.to_owned()),
-            slot,
-            used: used.cloned(),
-            logical: offer.is_none_or(|offer| slot as usize >= offer.detected && offer.is_logical()),
-            state: if reason.is_some() { DeviceService::Quarantined } else { DeviceService::InService },
-            reason,
-            holders: self.holders_of(name, slot).into_iter().map(holder).collect(),
-            violations: self.own.violations_of(name, slot),
-            node: None,
-            notes: self.own.notes_on(name, slot),
-            foreign: self.own.foreign_use_of(name, slot),
-            health: self.own.health_of(name, slot),
-            id,
-        }
-    }
-
-    /// The devices of other machines of which there is something to be known.
-    fn noted_devices(&self) -> impl Iterator<Item = DeviceRow> + '_ {
-        self.members.others().flat_map(|(_, member)| {
-            member.state.conditions.iter().map(|known| {
-                let sizes = member.told.device_sizes.iter().find(|sizes| sizes.resource == known.resource);
-                let id = sizes.and_then(|sizes| sizes.ids.get(known.slot as usize)).cloned();
-                let is_out = known.reason.is_some();
-                DeviceRow {
-                    resource: known.resource.clone(),
-                    slot: known.slot,
-                    id: id.unwrap_or_else(|| known.slot.to_string()),
-                    state: if is_out { DeviceService::Quarantined } else { DeviceService::InService },
-                    reason: known.reason.clone(),
-                    node: Some(member.view.node),
-                    notes: known.notes.clone(),
-                    foreign: known.foreign.clone(),
-                    health: known.health,
-                    ..DeviceRow::default()
-                }
-            })
-        })
     }
 
     fn waiting(&self) -> Vec<WaitingRow> {

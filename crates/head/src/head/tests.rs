@@ -7,6 +7,7 @@ mod bundle_placement;
 mod by_hand;
 mod census;
 mod deadlocks;
+mod device_rows;
 mod devices;
 mod drain;
 mod environments;

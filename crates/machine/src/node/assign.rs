@@ -6,13 +6,13 @@ use crate::device_memory::{PRELOAD_VARIABLE, memory_variables};
 use crate::isolation::{Decision, DeviceFence, Refusal, Slots};
 use crate::served_head::Link;
 use crate::worker::{Duty, Post, Worker};
-use crate::{BundleKey, Effect, GroupMembership, Holder, Key, amounts};
+use crate::{Effect, GroupMembership, Key, amounts};
 use oxiray_accelerators::{WorkerEnvironment, environment, unusable_together, visible_ids};
 use oxiray_families::{device_resource, device_resources};
 use oxiray_ids::{JobId, WorkerId};
 use oxiray_resources::{DeviceShares, Grant, Quantity, ResourceName};
 use oxiray_wire::message::{Amount, Assign, DeviceFacts, DeviceNumbers, Devices, Environment, Variable, Welcome};
-use oxiray_wire::state::{DeviceMemory, DeviceTier, MemoryTier};
+use oxiray_wire::state::{DeviceTier, MemoryTier};
 use std::collections::BTreeMap;
 
 /// How many threads numeric libraries start.
@@ -245,30 +245,6 @@ impl NodeCore {
         for spare in spares.collect::<Vec<_>>() {
             self.kill_worker(spare);
         }
-    }
-
-    /// Who holds shares of a device; `of_bundle` names a bundle in words.
-    pub fn holders_of(&self, (resource, slot): (&str, u32), of_bundle: impl Fn(BundleKey) -> String) -> Vec<Holder> {
-        let by_grant: BTreeMap<_, _> = self
-            .workers
-            .iter()
-            .filter_map(|(key, worker)| Some((worker.grant.as_ref()?.id(), (key, worker))))
-            .collect();
-        let holders = self.ledger.holders(resource, slot).into_iter().map(|(grant, share)| {
-            let found = by_grant.get(&grant);
-            let ending = || "a process that is ending".to_owned();
-            let unnamed = || self.bundle_of(grant).map_or_else(ending, &of_bundle);
-            let label = found.map_or_else(unnamed, |(_, worker)| worker.label.clone());
-            let pid = found.and_then(|(_, worker)| worker.pid).unwrap_or(0);
-            let isolation = found.and_then(|(key, _)| self.devices.isolation.get(key).cloned());
-            let memory = found.and_then(|(key, worker)| {
-                let kept = self.memory_kept(worker.grant.as_ref()?, &worker.environment)?;
-                let used_bytes = self.devices.memory.used(&(**key, (resource.to_owned(), slot)));
-                Some(DeviceMemory { used_bytes, ..kept })
-            });
-            Holder { pid, label, share, isolation, memory }
-        });
-        holders.collect()
     }
 
     /// Who holds some of a resource that has no devices, in words. Who waits for others lends its CPUs.

@@ -11,7 +11,7 @@ use oxiray_accelerators::DeviceUse as Found;
 use oxiray_families::{XidClass, XidText};
 use oxiray_ids::JobId;
 use oxiray_wire::message::{DeviceAction, DeviceOrder};
-use oxiray_wire::state::{DeviceCondition, HealthState};
+use oxiray_wire::state::DeviceCondition;
 use std::collections::BTreeSet;
 
 impl NodeCore {
@@ -198,15 +198,5 @@ impl NodeCore {
             }
         };
         known.into_iter().map(condition).collect()
-    }
-
-    /// What is known of whether a device is well.
-    pub fn health_of(&self, resource: &str, slot: u32) -> HealthState {
-        self.devices.health.state(&(resource.to_owned(), slot))
-    }
-
-    /// What is to be known of a device that is no reason to keep it out of service.
-    pub fn notes_on(&self, resource: &str, slot: u32) -> Vec<String> {
-        self.devices.health.notes(&(resource.to_owned(), slot))
     }
 }

@@ -51,7 +51,7 @@ impl NodeCore {
     pub fn devices_measured(&mut self, found: Vec<Found>) {
         let is_used = self.has_devices_in_use();
         self.judge_processes(&found);
-        self.devices.measured.listing.clear();
+        let listed = std::mem::take(&mut self.devices.measured.listing);
         for found in &found {
             let device = (found.resource.to_owned(), found.slot);
             if let Some(bytes) = found.usage.unlisted_bytes {
@@ -60,11 +60,13 @@ impl NodeCore {
                 self.devices.measured.listing.insert(device);
             }
         }
+        self.devices.holdings.is_due |= listed != self.devices.measured.listing;
         self.judge_device_memory(&found);
         self.judge_health(&found);
         let (lost, working): (Vec<_>, Vec<_>) = found.into_iter().partition(|found| found.usage.is_lost);
         let lost = lost.into_iter().map(|lost| (lost.resource.to_owned(), lost.slot)).collect();
         let told = working.into_iter().filter(|_| is_used).map(|found| DeviceUse {
+            grants: self.grants_use(found.resource, found.slot),
             resource: found.resource.to_owned(),
             slot: found.slot,
             id: found.id,
@@ -75,7 +77,8 @@ impl NodeCore {
             temperature_c: found.usage.temperature_c,
             processes: shown(&found.usage.processes),
         });
-        self.devices.measured.uses = told.collect();
+        let told = told.collect();
+        self.devices.measured.uses = told;
         self.judge_lost(lost);
     }
 

@@ -15,7 +15,6 @@ use oxiray_accelerators::DeviceUse;
 use oxiray_families::ProcessMemory;
 use oxiray_fence::Isolation;
 use oxiray_ids::JobId;
-use oxiray_wire::state::ForeignUse;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl NodeCore {
@@ -65,10 +64,5 @@ impl NodeCore {
         for (job, text) in jobs.iter().flat_map(|job| news.notices.iter().map(move |text| (*job, text))) {
             self.notify(job, &format!("{text} (node {}, {})", self.plan.node, self.plan.ip));
         }
-    }
-
-    /// Who has memory of a device and is no process of this node's.
-    pub fn foreign_use_of(&self, resource: &str, slot: u32) -> Vec<ForeignUse> {
-        self.devices.foreign.of(&(resource.to_owned(), slot))
     }
 }

@@ -2,13 +2,15 @@
 //! describes itself.
 //!
 //! - HOLDINGS-1: whatever the ledger has granted of a device is told of once, and once more when it changes or is over.
-//! - HOLDINGS-2: nothing is looked at before a grant of devices, or the process that has one, has changed.
+//! - HOLDINGS-2: nothing is looked at before a grant of devices, the process that has one, or what keeps it to its part, has
+//!   changed.
 
 use super::NodeCore;
 use crate::Key;
 use crate::worker::{Duty, Worker};
 use oxiray_resources::GrantId;
-use oxiray_wire::message::{DeviceHolding, HoldingPhase};
+use oxiray_wire::message::{DeviceHolding, GrantUse, HoldingPhase};
+use oxiray_wire::state::DeviceMemory;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A device, and a grant of a part of it.
@@ -20,7 +22,7 @@ pub(crate) struct ToldHoldings {
     told: BTreeMap<Part, DeviceHolding>,
     /// How often grants of devices had changed when it was told.
     changes: u64,
-    /// A process that has some changed since.
+    /// A process that has some changed since, or what keeps it to its part.
     pub(crate) is_due: bool,
 }
 
@@ -79,7 +81,7 @@ impl NodeCore {
                         slot,
                         grant: grant.number(),
                         share: share.units(),
-                        ..self.holder(&part, by_grant.get(&grant).map(|(_, worker)| *worker))
+                        ..self.holder(&part, by_grant.get(&grant).copied())
                     };
                     all.insert(part, of);
                 }
@@ -89,8 +91,8 @@ impl NodeCore {
     }
 
     /// Who has it: its worker, a bundle, an order that waits for its environment, or one that is gone.
-    fn holder(&self, part: &Part, worker: Option<&Worker>) -> DeviceHolding {
-        if let Some(worker) = worker {
+    fn holder(&self, part: &Part, worker: Option<(Key, &Worker)>) -> DeviceHolding {
+        if let Some((key, worker)) = worker {
             let phase = if worker.is_doomed { HoldingPhase::Returning } else { HoldingPhase::Held };
             let actor = match worker.duty {
                 Duty::Actor(actor) => Some(actor),
@@ -103,11 +105,13 @@ impl NodeCore {
                 job: worker.job,
                 actor,
                 name: worker.label.clone(),
+                isolation: self.devices.isolation.get(&key).cloned(),
+                memory: self.memory_of(worker, part.2),
                 ..DeviceHolding::default()
             };
         }
-        if let Some((group, _)) = self.bundle_of(part.2) {
-            return DeviceHolding { group: Some(group), ..DeviceHolding::default() };
+        if let Some((group, bundle)) = self.bundle_of(part.2) {
+            return DeviceHolding { group: Some(group), bundle: Some(bundle), ..DeviceHolding::default() };
         }
         let held = self.head.iter().flat_map(|head| head.held.values()).find(|held| held.grant.id() == part.2);
         if let Some(held) = held {
@@ -115,6 +119,22 @@ impl NodeCore {
             return DeviceHolding { job, name, ..DeviceHolding::default() };
         }
         let before = self.devices.holdings.told.get(part).cloned().unwrap_or_default();
-        DeviceHolding { phase: HoldingPhase::Returning, ..before }
+        DeviceHolding { phase: HoldingPhase::Returning, isolation: None, memory: None, ..before }
+    }
+
+    /// The memory of a device that a worker asked for with this grant, where it did.
+    fn memory_of(&self, worker: &Worker, grant: GrantId) -> Option<DeviceMemory> {
+        let asked = worker.grant.as_ref().filter(|asked| asked.id() == grant)?;
+        self.memory_kept(asked, &worker.environment)
+    }
+
+    /// What those who asked for memory of a device were last seen with, of it and of all that they started.
+    pub(super) fn grants_use(&self, resource: &str, slot: u32) -> Vec<GrantUse> {
+        let holders = self.workers.iter().filter_map(|(key, worker)| {
+            let grant = worker.grant.as_ref().filter(|grant| !grant.devices().is_empty())?.id().number();
+            let bytes = self.devices.memory.used(&(*key, (resource.to_owned(), slot)))?;
+            Some(GrantUse { grant, bytes })
+        });
+        holders.collect()
     }
 }

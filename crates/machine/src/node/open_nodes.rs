@@ -67,6 +67,7 @@ impl NodeCore {
             let told = by_pid.get(pid).and_then(|worker| self.devices.isolation.get_mut(worker));
             if let Some(told) = told.filter(|told| told.tier == DeviceTier::Watched) {
                 *told = DeviceIsolation { tier: DeviceTier::Variable, reason: why.clone() };
+                self.devices.holdings.is_due = true;
             }
         }
         let mut violations = BTreeMap::new();
@@ -117,7 +118,7 @@ impl NodeCore {
     }
 
     /// What is open or used of a device now without a grant, in words.
-    pub fn violations_of(&self, resource: &str, slot: u32) -> Vec<String> {
+    pub(super) fn violations_of(&self, resource: &str, slot: u32) -> Vec<String> {
         let all = self.devices.open.all().into_iter();
         all.filter(|(by, _)| by.device.0 == resource && by.device.1 == slot).map(|(_, text)| text).collect()
     }

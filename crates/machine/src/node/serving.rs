@@ -13,10 +13,10 @@ use crate::{Effect, GroupMembership, Key, amounts, demand};
 use oxiray_ids::{JobId, WorkerNumber};
 use oxiray_resources::{Demand, Grant};
 use oxiray_wire::message::{
-    Environment, Failure, FailureCode, HeadOrder, JobAnnounced, NodeJoin, NodeReport, NodeState, Notice, Place,
-    PlaceRefused, Placed,
+    DevicesFree, Environment, Failure, FailureCode, HeadOrder, JobAnnounced, NodeJoin, NodeReport, NodeState, Notice,
+    Place, PlaceRefused, Placed,
 };
-use oxiray_wire::state::NodeStatistics;
+use oxiray_wire::state::{HealthState, NodeStatistics};
 use std::collections::BTreeMap;
 
 /// How a node gets fences, for who must have one.
@@ -312,7 +312,9 @@ impl NodeCore {
         let names = self.ledger.inventory().totals().map(|(name, _)| name).filter(|name| name.is_device());
         let devices = names.map(|name| {
             let free = self.ledger.free_per_device(name.as_str());
-            devices_free(name, &free, Vec::new())
+            let is_well = |slot: &u32| self.devices.health.state(&(name.to_string(), *slot)) == HealthState::Healthy;
+            let healthy = free.in_service().map(|(slot, _)| slot).filter(is_well).collect();
+            DevicesFree { healthy, ..devices_free(name, &free, Vec::new()) }
         });
         let devices = devices.collect();
         let available = self.ledger.available();

@@ -7,7 +7,7 @@ use super::{
     ActorCreate, Amount, BundleAsked, BundleFree, BundleName, ConnectionTicket, Driver, Environment, Failure,
     OutOfMemory,
 };
-use crate::state::{DeviceCondition, NodeStatistics};
+use crate::state::{DeviceCondition, DeviceIsolation, DeviceMemory, NodeStatistics};
 use bytes::Bytes;
 use oxiray_fields::Fields;
 use oxiray_ids::{ActorId, BundleNumber, JobId, NodeId, PlacementGroupId, WorkerId, WorkerNumber};
@@ -98,6 +98,12 @@ pub struct DeviceSizes {
     /// The UUID of each, or what the variable that shows devices to programs calls it; empty where that is its number.
     #[field(3)]
     pub ids: Vec<String>,
+    /// From which number on they were declared without being there; nothing where all are there.
+    #[field(4)]
+    pub logical_from: Option<u32>,
+    /// The key of the family of accelerators that they are of; empty where the node does not say.
+    #[field(5)]
+    pub family: String,
 }
 
 /// member → head: its ledger changed.
@@ -176,6 +182,15 @@ pub struct DeviceHolding {
     /// The name of the task or class.
     #[field(11)]
     pub name: String,
+    /// What keeps the worker from other devices; nothing where there is none, and where its node does not say.
+    #[field(12)]
+    pub isolation: Option<DeviceIsolation>,
+    /// The memory of the device that it asked for, without what it uses of it; nothing where it asked for a share.
+    #[field(13)]
+    pub memory: Option<DeviceMemory>,
+    /// The number of the bundle that has it, where no worker has.
+    #[field(14)]
+    pub bundle: Option<BundleNumber>,
 }
 
 /// How far a grant of a part of a device is.
@@ -220,6 +235,21 @@ pub struct DeviceUse {
     /// The processes of the node that have some of its memory, where that is told.
     #[field(9)]
     pub processes: Vec<ProcessUse>,
+    /// What those have of its memory that asked for some of it, where that is told.
+    #[field(10)]
+    #[serde(skip)]
+    pub grants: Vec<GrantUse>,
+}
+
+/// What who has a grant of a device, and all that it started, has of the device's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Fields)]
+pub struct GrantUse {
+    /// Names the grant on its node.
+    #[field(1)]
+    pub grant: u64,
+    /// Bytes.
+    #[field(2)]
+    pub bytes: u64,
 }
 
 /// What a process has of a device's memory.
@@ -255,6 +285,9 @@ pub struct DevicesFree {
     /// The places in `free` of those that are granted only one at a time, since their links to others are not to be used.
     #[field(5)]
     pub single: Vec<u32>,
+    /// The numbers of those in service of whose health the node's driver tells, and which are well; not of a bundle.
+    #[field(6)]
+    pub healthy: Vec<u32>,
 }
 
 /// Both ways between head and member: what a worker of the member said, or is told. Its descriptors come along.

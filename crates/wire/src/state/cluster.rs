@@ -23,7 +23,8 @@ pub struct ClusterState {
     /// The nodes, the head's own first, and the dead ones that are remembered.
     #[field(3)]
     pub nodes: Vec<NodeRow>,
-    /// The devices of the head's machine, and those of other machines of which there is something to be known.
+    /// The devices, those of the head's machine first. Where there are too many, those are listed of which there is something to be
+    /// known, or that somebody has, before those that are free.
     #[field(4)]
     pub devices: Vec<DeviceRow>,
     /// What waits for resources.
@@ -68,7 +69,7 @@ pub struct DeviceRow {
     /// The resource that it counts as, such as `GPU`.
     #[field(1)]
     pub resource: String,
-    /// The key of its family of accelerators.
+    /// The key of its family of accelerators; nothing where its node does not say.
     #[field(2)]
     pub family: Option<String>,
     /// Its number among those of the resource, from 0.
@@ -96,7 +97,7 @@ pub struct DeviceRow {
     /// Which processes of workers have it open without having been granted it, in words.
     #[field(10)]
     pub violations: Vec<String>,
-    /// Its node, where that is not the head's; who has it and how it was declared is not known then.
+    /// Its node, where that is not the head's.
     #[field(11)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<NodeId>,
@@ -200,6 +201,9 @@ pub struct DeviceHolder {
     #[field(5)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<DeviceMemory>,
+    /// Whether it ends, or is dead and the device may not have forgotten it yet.
+    #[field(6)]
+    pub is_ending: bool,
 }
 
 /// What keeps a process from devices that it was not granted.

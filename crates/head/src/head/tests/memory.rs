@@ -141,7 +141,7 @@ fn tier_of(world: &World, worker: Key) -> String {
     told.and_then(|variable| variable.value.clone()).unwrap_or_default()
 }
 
-fn gpu_memory(gibibytes: u64) -> [(&'static str, u64); 1] {
+pub(super) fn gpu_memory(gibibytes: u64) -> [(&'static str, u64); 1] {
     [("GPU:memory", 10_000 * (gibibytes << 30))]
 }
 

@@ -85,6 +85,20 @@ fn plan(cpus: u32, gpus: u32) -> Plan {
     }
 }
 
+fn plan_with_memory_tiers(tiers: &[MemoryTier], is_part: bool) -> Plan {
+    let mut plan = plan(1, 1);
+    plan.inventory = plan.inventory.with_device_memory(ResourceName::GPU, vec![16 << 30]);
+    plan.isolation.memory.tiers = tiers.to_vec();
+    let (address, region) = ("0000:03:00.0".to_owned(), "drm/0000:03:00.0/vram0".to_owned());
+    plan.isolation.memory.regions.insert(address.clone(), region);
+    let (nodes, memory_bytes, uuid, numa_node) = (Vec::new(), Some(16 << 30), None, None);
+    let slot = SlotDevice { index: 0, is_part, nodes, memory_bytes, uuid, numa_node, pci_address: Some(address) };
+    for offered in &mut plan.offer.devices {
+        offered.slots = vec![Some(slot.clone())];
+    }
+    plan
+}
+
 impl World {
     /// The head of a cluster.
     pub(super) fn new(cpus: u32, gpus: u32) -> Self {
@@ -116,17 +130,17 @@ impl World {
 
     /// The head of a cluster whose machine has one GPU of 16 GiB, perhaps a part of one, and these tiers.
     pub(super) fn with_memory_tiers(tiers: &[MemoryTier], is_part: bool) -> Self {
-        let mut plan = plan(1, 1);
-        plan.inventory = plan.inventory.with_device_memory(ResourceName::GPU, vec![16 << 30]);
-        plan.isolation.memory.tiers = tiers.to_vec();
-        let (address, region) = ("0000:03:00.0".to_owned(), "drm/0000:03:00.0/vram0".to_owned());
-        plan.isolation.memory.regions.insert(address.clone(), region);
-        let (nodes, memory_bytes, uuid, numa_node) = (Vec::new(), Some(16 << 30), None, None);
-        let slot = SlotDevice { index: 0, is_part, nodes, memory_bytes, uuid, numa_node, pci_address: Some(address) };
-        for offered in &mut plan.offer.devices {
-            offered.slots = vec![Some(slot.clone())];
-        }
-        Self::of(plan, Core::new)
+        Self::of(plan_with_memory_tiers(tiers, is_part), Core::new)
+    }
+
+    /// A machine with one GPU of 16 GiB and these tiers that is to serve a head elsewhere.
+    pub(super) fn member_with_memory_tiers(tiers: &[MemoryTier], node: NodeId) -> Self {
+        Self::of(Plan { node, ..plan_with_memory_tiers(tiers, false) }, Core::member)
+    }
+
+    /// A machine with GPUs that is to serve a head elsewhere.
+    pub(super) fn member_with_devices(gpus: u32, node: NodeId) -> Self {
+        Self::of(Plan { node, ..plan(1, gpus) }, Core::member)
     }
 
     /// A machine that is to serve a head elsewhere.
