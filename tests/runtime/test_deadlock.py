@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -21,9 +22,13 @@ from oxiray.exceptions import (
     DeviceDeadlockError,
     GetTimeoutError,
     RayTaskError,
+    TaskCancelledError,
     TaskPlacementGroupRemoved,
 )
+from oxiray._cli import native_binary
+from oxiray.util import explain
 from oxiray.util.placement_group import placement_group, remove_placement_group
+from oxiray.util.state import list_tasks
 
 
 @pytest.fixture
@@ -433,3 +438,31 @@ def test_across_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     finally:
         ray.shutdown()
         cluster.shutdown()
+
+
+def test_who_asks_why_it_waits_is_told_of_a_deadlock_that_was_found(start: Any) -> None:
+    start(2, "tell")
+    barrier = Barrier.remote(2)
+    parents = [parent.remote(barrier) for _ in range(2)]
+    waiting = ("name", "=", "leaf"), ("state", "=", "PENDING_NODE_ASSIGNMENT")
+    wait_until(lambda: len(list_tasks(filters=waiting)) == 2)
+    identifiers = [task.task_id for task in list_tasks(filters=waiting)]
+    for identifier in identifiers:
+        wait_until(lambda asked=identifier: "deadlock" in explain(asked))
+        told = explain(identifier)
+        reason = told["deadlock"]["reason"]
+        assert reason.count("`parent` (pid ") == 2 and reason.count("waits for `leaf`") == 2, reason
+        assert reason in told["reason"] and "OXIRAY_DEADLOCK is `tell`" in reason, told
+        assert "fails_in_s" not in told["deadlock"] and told["deadlock"]["found_s"] >= 0, told
+        shown = subprocess.run(
+            [native_binary(), "explain", "--wide", identifier], capture_output=True, text=True, check=True, timeout=60
+        ).stdout
+        assert "would for ever" in shown and "`parent` (pid " in shown, shown
+        as_json = subprocess.run(
+            [native_binary(), "explain", "--json", identifier], capture_output=True, text=True, check=True, timeout=60
+        ).stdout
+        assert json.loads(as_json)["deadlock"]["reason"] == reason
+    ray.cancel(parents[0], force=True)
+    with pytest.raises(TaskCancelledError):
+        ray.get(parents[0], timeout=60)
+    assert ray.get(parents[1], timeout=60) == 2

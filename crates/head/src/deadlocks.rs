@@ -70,6 +70,8 @@ pub(crate) enum Party {
 struct Found {
     workers: BTreeSet<Key>,
     since: Instant,
+    /// What was said in the last round that found them.
+    said: BTreeMap<Key, Waits>,
 }
 
 /// What is to be done about those who were found.
@@ -127,15 +129,27 @@ impl Deadlocks {
             return Verdict::Nothing;
         }
         let Some(Found { since, .. }) = before.filter(|before| !before.workers.is_disjoint(&workers)) else {
-            self.found = Some(Found { workers, since: now });
+            self.found = Some(Found { workers, since: now, said: BTreeMap::new() });
             return Verdict::Tell;
         };
         if patience.is_some_and(|patience| now.saturating_duration_since(since) >= patience) {
             // DEADLOCK-2: the time begins anew.
             return Verdict::Fail;
         }
-        self.found = Some(Found { workers, since });
+        self.found = Some(Found { workers, since, said: BTreeMap::new() });
         Verdict::Nothing
+    }
+
+    /// This was said in the round of which [`Deadlocks::find`] was told.
+    pub(crate) fn remember(&mut self, said: BTreeMap<Key, Waits>) {
+        if let Some(found) = &mut self.found {
+            found.said = said;
+        }
+    }
+
+    /// What those said who were found last, and since when they were.
+    pub(crate) fn found(&self) -> Option<(&BTreeMap<Key, Waits>, Instant)> {
+        self.found.as_ref().map(|found| (&found.said, found.since))
     }
 }
 

@@ -23,7 +23,7 @@ pub use cluster::{
     WorkerLimits,
 };
 pub use device_memory::DeviceMemory;
-pub use explanation::{Explanation, NodeVerdict};
+pub use explanation::{DeadlockFound, Explanation, NodeVerdict};
 pub use growth::{
     AutoscalerState, BundleRecord, DomainsRecord, FreeShare, FreeShares, GroupEntry, GroupStatus, GrowthView,
     IDLE_TIMEOUT_S, MachineRecord, PlanRecord, ReplicaLimits, ReplicaPhase, ReplicaRecord, SelectorRecord,

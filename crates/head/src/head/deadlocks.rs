@@ -13,7 +13,9 @@ use oxiray_machine::Key;
 use oxiray_resources::{Demand, Quantity, ResourceName};
 use oxiray_scheduler::Asks;
 use oxiray_wire::message::{FailureCode, LeaseRefused, Notice, WaitsQuery};
+use oxiray_wire::state::DeadlockFound;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// How many of those who hold what something needs are named in its failure.
 const NAMED_MAX: usize = 4;
@@ -56,6 +58,7 @@ impl HeadCore {
             Verdict::Tell => self.tell_of_deadlock(&in_vain, standstill),
             Verdict::Fail => self.fail_for_deadlock(&in_vain, standstill),
         }
+        self.pending.deadlocks.remember(said.into_waits());
         if !self.may_be_deadlocked() {
             return;
         }
@@ -105,16 +108,32 @@ impl HeadCore {
             .collect()
     }
 
+    /// What was found of which a request is a part, or behind which it waits, as long as that stands: by what was said last, and by
+    /// what is held now.
+    pub(super) fn deadlock_around(&self, ticket: u64) -> Option<DeadlockFound> {
+        let (said, since) = self.pending.deadlocks.found()?;
+        let said = Said::new(said.clone());
+        let (stuck, held) = self.standstill(&said);
+        let standstill = Standstill { said: &said, stuck: &stuck, held: &held };
+        if self.in_vain(standstill).is_empty() || !self.never_served(ticket, standstill) {
+            return None;
+        }
+        let why = self.why_never(ticket, standstill)?;
+        let for_so_long = self.clock.now.saturating_duration_since(since);
+        let left = self.own.plan().rules.deadlock.map(|patience| patience.saturating_sub(for_so_long));
+        Some(DeadlockFound {
+            reason: format!("{why}. {}", what_is_next(left)),
+            found_s: for_so_long.as_secs_f64(),
+            fails_in_s: left.map(|left| left.as_secs_f64()),
+        })
+    }
+
     /// Their drivers hear of it, once.
     fn tell_of_deadlock(&mut self, in_vain: &[InVain], standstill: Standstill<'_>) {
         let Some(youngest) = in_vain.iter().max() else { return };
         let Some(why) = self.why_never(youngest.ticket, standstill) else { return };
         let jobs: BTreeSet<JobId> = in_vain.iter().filter_map(|one| self.clients.job_of(one.by)).collect();
-        let next = match self.own.plan().rules.deadlock {
-            Some(patience) => format!("In {} s one of them fails, so that the others go on", patience.as_secs_f64()),
-            None => "They wait until one of them is cancelled (OXIRAY_DEADLOCK is `tell`)".to_owned(),
-        };
-        let text = format!("{why}. {next}");
+        let text = format!("{why}. {}", what_is_next(self.own.plan().rules.deadlock));
         for job in jobs {
             let Some(driver) = self.jobs.details.get(&job).map(|detail| detail.driver) else { continue };
             self.send(driver, Notice { text: text.clone(), ..Notice::default() });
@@ -212,6 +231,16 @@ impl HeadCore {
             labels.iter().map(|label| format!("`{label}`")).collect::<Vec<_>>().join(" and ")
         };
         format!("{who} waits for {awaited}")
+    }
+}
+
+/// What becomes of those who were found, of which one fails after so long.
+fn what_is_next(left: Option<Duration>) -> String {
+    match left {
+        Some(left) => {
+            format!("In {} s one of them fails, so that the others go on", (left.as_secs_f64() * 10.0).round() / 10.0)
+        }
+        None => "They wait until one of them is cancelled (OXIRAY_DEADLOCK is `tell`)".to_owned(),
     }
 }
 

@@ -196,13 +196,16 @@ impl HeadCore {
             Need::Within { group, bundle, .. } => self.bundles_judged(*group, *bundle),
         };
         let kept = need.demand().and_then(|demand| self.kept_room_in_words(ticket, demand));
-        let why = [Some(self.why_it_waits(wanted, need, count)), kept, self.preempted_in_words(need)];
+        let deadlock = self.deadlock_around(ticket);
+        let found = deadlock.as_ref().map(|found| found.reason.clone());
+        let why = [Some(self.why_it_waits(wanted, need, count)), kept, self.preempted_in_words(need), found];
         let why: Vec<String> = why.into_iter().flatten().collect();
         Explanation {
             waits: true,
             waited_s: Some(waited),
             nodes,
             never: Some(self.growth.never_brought(&self.members.all_views(), need)),
+            deadlock,
             ..settled(kind, id, &wanted.label, state, &why.join("; "))
         }
     }

@@ -34,6 +34,11 @@ impl Said {
         Self { waits, called }
     }
 
+    /// By whom.
+    pub(super) fn into_waits(self) -> BTreeMap<Key, Waits> {
+        self.waits
+    }
+
     pub(super) fn by(&self, process: Key) -> Option<&Waits> {
         self.waits.get(&process)
     }

@@ -37,6 +37,26 @@ pub struct Explanation {
     #[field(9)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub never: Option<String>,
+    /// The deadlock that it is part of, or waits behind, as long as that stands; nothing where none was found.
+    #[field(10)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadlock: Option<DeadlockFound>,
+}
+
+/// Processes that wait for what others of them hold.
+#[derive(Debug, Clone, PartialEq, Default, Fields, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DeadlockFound {
+    /// Who holds what, and what each waits for, as a sentence with what to do about it.
+    #[field(1)]
+    pub reason: String,
+    /// How long ago that was found, in seconds.
+    #[field(2)]
+    pub found_s: f64,
+    /// After how many seconds one of them fails; nothing where they wait until one is cancelled.
+    #[field(3)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fails_in_s: Option<f64>,
 }
 
 /// What one node, or one bundle of a placement group, says to a demand.

@@ -1,7 +1,17 @@
 //! Workers that wait for what others of them hold.
 
 use super::*;
-use oxiray_wire::message::{GroupAnswer, GroupAwait, GroupCreate, Hold, WaitsQuery, WaitsReport};
+use oxiray_wire::message::{
+    GroupAnswer, GroupAwait, GroupCreate, Hold, StateFilter, StateQuery, WaitsQuery, WaitsReport,
+};
+use oxiray_wire::state::Explanation;
+
+/// Why an actor waits.
+fn explained(world: &World, actor: u8) -> Explanation {
+    let filters = vec![StateFilter { value: id(actor).hex(), ..StateFilter::default() }];
+    let asked = StateQuery { filters, ..StateQuery::default() };
+    world.core.as_head().explanation(&asked, &[]).expect("it is known")
+}
 
 /// Has a worker say, in each round of so many seconds, that it cannot go on without an actor.
 fn says_it_waits_for(world: &mut World, worker: Key, actor: u8, seconds: u64) {
@@ -35,6 +45,39 @@ fn an_actor_that_waits_for_what_its_maker_holds_dies_with_the_reason() {
     says_it_waits_for(&mut world, worker, 2, 9);
     let [text] = &world.deaths(worker, 2)[..] else { panic!("it died {:?}", world.deaths(worker, 2)) };
     assert!(text.contains("would for ever"), "{text}");
+}
+
+#[test]
+fn who_asks_why_it_waits_is_told_of_what_was_found_as_long_as_it_stands() {
+    let mut world = World::new(4, 1);
+    let driver = world.driver();
+    world.say(driver, actor(1, &[GPU], &[GPU]));
+    let worker = world.placed(driver, 1).expect("it is placed");
+    world.say(worker, ActorReady::default());
+    world.say(worker, actor(2, &[GPU], &[GPU]));
+    world.say(driver, actor(3, &[GPU], &[GPU]));
+    world.say(driver, actor(4, &[CPU, CPU, CPU, CPU, CPU], &[]));
+    assert_eq!(explained(&world, 2).deadlock, None, "nothing was found yet");
+    says_it_waits_for(&mut world, worker, 2, 7);
+    for waits in [2, 3] {
+        let told = explained(&world, waits);
+        let found = told.deadlock.expect("it was found");
+        let who = format!("`Counter` (pid {}", world.core.as_head().workers.pid_of(worker).expect("a process"));
+        assert!(found.reason.contains("would for ever") && found.reason.contains(&who), "{}", found.reason);
+        assert!(told.reason.contains(&found.reason), "{}", told.reason);
+        let left = found.fails_in_s.expect("one fails");
+        assert!(found.found_s > 0.0 && (found.found_s + left - 10.0).abs() < 0.001, "{found:?}");
+        assert!(
+            found.reason.ends_with(&format!("In {left} s one of them fails, so that the others go on")),
+            "{found:?}"
+        );
+    }
+    assert_eq!(explained(&world, 4).deadlock, None, "no device would help it");
+
+    // Between two rounds: what was said last does not hold any more.
+    world.bury(worker, "killed by signal 9 (SIGKILL)");
+    let told = explained(&world, 3);
+    assert_eq!(told.deadlock, None, "{told:?}");
 }
 
 #[test]
