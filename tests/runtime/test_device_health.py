@@ -8,6 +8,7 @@ import re
 import signal
 import time
 from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import commands
@@ -58,7 +59,9 @@ class Gpus:
 
 
 def status() -> str:
-    return commands.run("status", f"--address={ray.get_runtime_context().gcs_address}")
+    """What `oxiray status` prints, without since when a device is out of service."""
+    told = commands.run("status", f"--address={ray.get_runtime_context().gcs_address}")
+    return re.sub(r" since [-0-9]+ [:0-9]+ UTC(?=: )", "", told)
 
 
 def device(slot: int, text: str | None = None, resource: str = "GPU") -> str:
@@ -235,6 +238,14 @@ def test_a_person_drains_a_device_has_it_checked_and_puts_it_back(gpus: Gpus, tm
     drained = commands.run("device", "drain", f"{node[:12]}/{slot}", "--reason", "its fan", address)
     assert f"GPU {slot} of node {node} is given to nobody any more; who has it keeps it" in drained, drained
     wait_until(lambda: "out of service: it was drained by hand: its fan" in device(slot))
+    whole = commands.run("status", address)
+    since = re.search(r"out of service since ([-0-9]+ [:0-9]+) UTC: it was drained by hand: its fan", whole)
+    assert since, whole
+    begun = datetime.fromisoformat(since[1]).replace(tzinfo=timezone.utc)
+    assert timedelta(0) <= datetime.now(timezone.utc) - begun < timedelta(minutes=2), whole
+    rows = json.loads(commands.run("status", "--json", address))["devices"]
+    told = {row["slot"]: row["since_ms"] for row in rows if row["since_ms"] is not None}
+    assert list(told) == [slot] and told[slot] // 1000 == int(begun.timestamp()), rows
     Path(f"{mark}.done").touch()
     assert ray.get(task, timeout=30) == str(slot)
     (tmp_path / "rest.done").touch()

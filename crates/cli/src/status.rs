@@ -173,7 +173,8 @@ fn draw_device(text: &mut String, device: &DeviceRow, indent: &str) {
     let whose = if device.node.is_some() { "that" } else { "this" };
     let logical = if device.logical { format!("  logical: {whose} machine has no such device") } else { String::new() };
     let used = device.used.as_ref().map_or_else(String::new, in_words);
-    let state = device.reason.as_ref().map_or_else(String::new, |reason| format!("  out of service: {reason}"));
+    let since = device.since_ms.map_or_else(String::new, |since| format!(" since {} UTC", json::date(since)));
+    let state = device.reason.as_ref().map_or_else(String::new, |reason| format!("  out of service{since}: {reason}"));
     let name = format!("{} {}{visible}", device.resource, device.slot);
     writeln!(text, "{indent}{name} [{bar}]{used}{logical}{state}").expect(EXPECT);
     for holder in &device.holders {
@@ -366,7 +367,7 @@ Waiting
               {{"pid": 7, "name": "train", "share": 0.25, "isolation": {{"tier": "cgroup"}},
                 "memory": {{"asked_bytes": 1073741824, "used_bytes": 1048576, "tier": "framework", "is_watched": true}}}},
               {{"pid": 0, "name": "placement group `g`, bundle 1, unused", "share": 0.5}}]}},
-            {{"resource": "GPU", "slot": 1, "id": "GPU-b", "node": "{member}", "reason": "stuck", "holders": [
+            {{"resource": "GPU", "slot": 1, "id": "GPU-b", "node": "{member}", "reason": "stuck", "since_ms": 1795000000000, "holders": [
               {{"pid": 9, "name": "f", "share": 1.0, "is_ending": true}}]}}]}}"#
         );
         let state: ClusterState = serde_json::from_str(&state).expect("a state");
@@ -382,7 +383,7 @@ Devices
         0.5 of it: placement group `g`, bundle 1, unused
         Xid 31
         violation: g has it open
-    GPU 1 (GPU-b) [####################]  out of service: stuck
+    GPU 1 (GPU-b) [####################]  out of service since 2026-11-18 11:06:40 UTC: stuck
         1 of it: f (pid 9), which is ending
   and 4 more";
         assert_eq!(devices, expected);

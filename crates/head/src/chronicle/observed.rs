@@ -69,6 +69,12 @@ impl Chronicle {
         }
     }
 
+    /// Since when a device is out of service for the reason for which it is now.
+    pub(crate) fn out_since(&self, node: NodeId, resource: &str, slot: u32) -> Option<u64> {
+        let part = DevicePart { resource: resource.to_owned(), slot, ..DevicePart::default() };
+        self.standing_on(node, &part, About::Service).map(|entry| entry.at_ms)
+    }
+
     /// Whatever is held of a node's devices is over, where it is meant.
     fn end_grants(&mut self, at_ms: u64, node: NodeId, is_meant: impl Fn(&DevicePart) -> bool) {
         let is_grant =

@@ -91,6 +91,7 @@ impl HeadCore {
             used: used.cloned(),
             logical: sizes.and_then(|sizes| sizes.logical_from).is_some_and(|from| from <= slot),
             state: if reason.is_some() { DeviceService::Quarantined } else { DeviceService::InService },
+            since_ms: reason.as_ref().and_then(|_| self.figures.chronicle.out_since(member.view.node, resource, slot)),
             reason,
             holders: holders.map(|of| self.device_holder(of, used)).collect(),
             violations: violations

@@ -110,6 +110,10 @@ pub struct DeviceRow {
     /// What is known of whether it is well.
     #[field(14)]
     pub health: HealthState,
+    /// Since when it is given to nobody for this reason, as far as the head knows, in milliseconds since 1970 by the head's clock;
+    /// nothing where it is in service.
+    #[field(15)]
+    pub since_ms: Option<u64>,
 }
 
 /// What a process has of a device that its node did not start.

@@ -123,6 +123,8 @@ fn of_too_many_devices_those_are_listed_that_somebody_has_or_that_are_ill() {
     assert!(told[..2].iter().all(|row| row.node.is_none()) && told[2].node == Some(NodeId::new([1; 28])));
     let [ill, held] = &told[998..] else { panic!("two") };
     assert_eq!((ill.slot, ill.state, ill.reason.as_deref()), (6, DeviceService::Quarantined, Some("stuck")));
+    let now_ms = head.core.as_head().clock.wall_ms;
+    assert_eq!((ill.since_ms, held.since_ms, told[2].since_ms), (Some(now_ms), None, None));
     assert_eq!((&ill.notes[..], &ill.violations[..]), (&["Xid 31".to_owned()][..], &["g has it open".to_owned()][..]));
     let name = "placement group 090909090909090909090909090909090909, unused";
     assert_eq!((held.slot, held.holders.len(), held.holders[0].name.as_str()), (7, 2, name));
