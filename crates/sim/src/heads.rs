@@ -36,6 +36,11 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
+    /// Whether the head waits for rows to be written.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.writing.is_some()
+    }
+
     fn write(&mut self) {
         for change in self.writing.take().into_iter().flatten() {
             let key = (change.table, change.key);

@@ -76,7 +76,7 @@ pub(crate) struct Node {
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
     next: Option<Micros>,
-    /// The devices of each placement group, as they were at some moment since the last turn.
+    /// The devices of each placement group, as they were at some moment since the last turn whose decisions were all carried out.
     pub(crate) devices_of_groups: BTreeSet<(PlacementGroupId, BTreeSet<u32>)>,
 }
 
@@ -240,8 +240,12 @@ impl World {
         }
         self.nodes[node].core.audit();
         self.check_fences(node);
+        // What the head holds back until rows are written was decided by what there was until then.
+        let holds_back = node == 0 && self.disk.is_writing();
         let found = &mut self.nodes[node];
-        found.turn.devices_of_groups.clear();
+        if !holds_back {
+            found.turn.devices_of_groups.clear();
+        }
         if let Some(at) = found.core.next_alarm().map(|at| found.clock.when(at).max(self.now + 1))
             && found.turn.next.is_none_or(|planned| at < planned || planned <= self.now)
         {
