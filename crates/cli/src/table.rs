@@ -207,8 +207,8 @@ pub(crate) fn short_identifiers<'id>(all: &BTreeSet<&'id str>) -> BTreeMap<&'id 
         }
         let from = shared.min(id.len().saturating_sub(SHORT_DIGITS));
         // What differs first is not yet what no other has: `01` at one place of an identifier may stand at another of the next.
-        let own = (FIRST_DIGITS..=from).rev().filter_map(|at| id.get(at..at + SHORT_DIGITS));
-        let own = own.into_iter().find(|digits| holders[&(&id[..FIRST_DIGITS], *digits)] == 1);
+        let mut digits = (FIRST_DIGITS..=from).rev().filter_map(|at| id.get(at..at + SHORT_DIGITS));
+        let own = digits.find(|digits| holders[&(&id[..FIRST_DIGITS], *digits)] == 1);
         (*id, own.map_or_else(|| (*id).to_owned(), |digits| format!("{}{ELLIPSIS}{digits}", &id[..FIRST_DIGITS])))
     };
     all.iter().enumerate().map(short).collect()
