@@ -139,8 +139,10 @@ impl Writer {
     }
 
     fn send(&mut self, begin: &Begin, times: (u64, u64), again: &mut BTreeSet<String>) -> Result<(), ShelfError> {
-        let waiting: Vec<String> =
+        let mut waiting: Vec<String> =
             self.files.iter().filter(|(_, file)| !file.unsent.is_empty()).map(|(job, _)| job.clone()).collect();
+        // Whoever reads meanwhile finds the jobs whose files there are: their rows are among the cluster's.
+        waiting.sort_by_key(|job| job != CLUSTER);
         for job in waiting {
             let Some(mut file) = self.files.remove(&job) else { continue };
             let begin = Begin { job: job.clone(), ..begin.clone() };
@@ -420,6 +422,18 @@ mod tests {
         assert!(told.trouble.is_none() && told.again.contains("01"), "{told:?}");
         let lines = read(path);
         assert_eq!((lines[1].key.as_str(), lines[2].from_ms, lines.len()), ("1", 2, 3), "{lines:?}");
+    }
+
+    #[test]
+    fn the_list_of_jobs_is_written_before_their_own_files() {
+        let root = tempfile::tempdir().expect("a folder");
+        let mut writer = writer(root.path());
+        fs::create_dir(root.path().join("s/01.jsonl.gz")).expect("what cannot be written to");
+        let mut both = batch("01", 1);
+        both.lines.append(&mut batch(CLUSTER, 2).lines);
+        assert!(writer.write(both).trouble.is_some());
+        let keys: Vec<String> = read(root.path().join("s/cluster.jsonl.gz")).into_iter().map(|line| line.key).collect();
+        assert_eq!(keys, ["", "2"]);
     }
 
     #[test]
