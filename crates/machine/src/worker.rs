@@ -19,6 +19,8 @@ pub(crate) enum Duty {
     Actor(ActorId),
     /// Killed or leaving; it is only waited for.
     Ending,
+    /// Killed because more workers were idle than are kept.
+    Surplus,
 }
 
 /// A worker from the moment its fork is ordered until its process tree is gone.

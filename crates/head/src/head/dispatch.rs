@@ -154,7 +154,7 @@ impl HeadCore {
             NodeReport::WorkerGone(said) => {
                 if let Some(key) = self.worker_of(from, said.worker)? {
                     self.members.remove_route(key);
-                    self.worker_gone(key, &said.text);
+                    self.worker_gone(key, &said);
                 }
             }
             NodeReport::Notice(said) => self.pass_notice(from, said),

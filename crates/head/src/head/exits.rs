@@ -12,7 +12,7 @@ use crate::suspicion::Outcome;
 use crate::workers::{Duty, Worker};
 use oxiray_ids::{ActorId, JobId, NodeId};
 use oxiray_machine::{DYING_LIMIT, Effect, Key, does_not_die};
-use oxiray_wire::message::{FailureCode, Goodbye, OutOfMemory, WorkerDied};
+use oxiray_wire::message::{FailureCode, Goodbye, OutOfMemory, WorkerDied, WorkerGone};
 use oxiray_wire::state::{ChronicleEntry, ChronicleEvent, ExitKind, WorkerDuty, WorkerExit, WorkerRow};
 use std::collections::BTreeMap;
 
@@ -54,7 +54,14 @@ impl HeadCore {
     }
 
     /// The worker and everything that descends from it are dead and reaped, and what it held is given back.
-    pub(super) fn worker_gone(&mut self, key: Key, text: &str) {
+    pub(super) fn worker_gone(&mut self, key: Key, said: &WorkerGone) {
+        let text = said.text.as_str();
+        if said.is_surplus
+            && let Some(worker) = self.workers.by_key.get_mut(&key)
+        {
+            let why = "it was idle, and more workers were than are kept for the next tasks";
+            worker.end.exit.get_or_insert_with(|| (ExitKind::IntendedSystem, why.to_owned()));
+        }
         self.verdict(key, text);
         self.remember_end(key, text);
         self.client_gone(key);

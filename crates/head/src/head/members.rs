@@ -8,7 +8,7 @@ use crate::journal::Row;
 use crate::members::view_of;
 use crate::workers::{Duty, NodeEnd};
 use oxiray_machine::{Effect, Key};
-use oxiray_wire::message::{NodeJoin, Notice};
+use oxiray_wire::message::{NodeJoin, Notice, WorkerGone};
 use oxiray_wire::state::ChronicleEvent;
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ impl HeadCore {
                 self.lease_lost(lease, &text, was_drained);
             }
             self.remember_end_on(node, &member.told.ip, *worker, &text);
-            self.worker_gone(*worker, &text);
+            self.worker_gone(*worker, &WorkerGone { text: text.clone(), ..WorkerGone::default() });
         }
         let orders = self.members.orders.iter().filter(|(_, order)| order.member == key).map(|(number, _)| *number);
         for number in orders.collect::<Vec<_>>() {

@@ -42,6 +42,7 @@ use oxiray_wire::message::{
     Recover, Reference, Subscribe, Unblocked, Unhold,
 };
 use oxiray_wire::message::{Driver, Failure, Value};
+use oxiray_wire::state::ExitKind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use world::{World, amount};
@@ -137,6 +138,33 @@ fn a_dead_worker_is_reported_to_its_owner_once() {
     world.say(driver, LeaseReturn { lease, retiring: false });
     assert_eq!(world.ended(driver).len(), 1, "CORE-2");
     assert_eq!(world.free("CPU"), 20_000);
+}
+
+#[test]
+fn idle_workers_that_are_not_kept_end_on_purpose() {
+    let mut world = World::new(1, 1);
+    let driver = world.driver();
+    let leases: Vec<LeaseNumber> = (1..=3)
+        .map(|number| {
+            world.say(driver, request(number, &[]));
+            world.granted(driver, number).0
+        })
+        .collect();
+    for lease in leases {
+        world.say(driver, LeaseReturn { lease, retiring: false });
+    }
+    assert!(world.ending().is_empty(), "three served at once just now");
+    for _ in 0..60 {
+        world.pass(Duration::from_secs(2));
+    }
+    let ending = world.ending();
+    assert_eq!(ending.len(), 2, "there is one processor");
+    for worker in ending {
+        world.bury(worker, "killed by signal 9 (SIGKILL)");
+    }
+    let kinds: Vec<Option<ExitKind>> =
+        world.core.as_head().figures.ends.rows().map(|row| Some(row.exit.as_ref()?.kind)).collect();
+    assert_eq!(kinds, [Some(ExitKind::IntendedSystem); 2]);
 }
 
 #[test]

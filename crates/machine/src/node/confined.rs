@@ -63,7 +63,7 @@ impl NodeCore {
         let (what, when) = match duty {
             Duty::Leased(_) => (format!("task `{label}`"), "when its task ends"),
             Duty::Actor(_) => (format!("actor `{label}`"), "with the actor"),
-            Duty::Spare | Duty::Idle | Duty::Ending => ("no task".to_owned(), "now"),
+            Duty::Spare | Duty::Idle | Duty::Ending | Duty::Surplus => ("no task".to_owned(), "now"),
         };
         self.log(format!(
             "worker {key} (pid {pid}, {what}): forks fail there (EAGAIN), since its control group has met its limit of {limit} \
@@ -71,7 +71,7 @@ impl NodeCore {
         ));
         match duty {
             Duty::Leased(_) => self.report(WorkerSpent { worker: WorkerNumber(key) }),
-            Duty::Actor(_) | Duty::Ending => {}
+            Duty::Actor(_) | Duty::Ending | Duty::Surplus => {}
             Duty::Spare | Duty::Idle => self.kill_worker(key),
         }
     }

@@ -68,7 +68,8 @@ impl NodeCore {
         if worker.job.is_some() {
             self.out.push(Effect::LeaveStore { client: key });
         }
-        self.report(WorkerGone { worker: WorkerNumber(key), text: text.to_owned() });
+        let is_surplus = worker.duty == Duty::Surplus;
+        self.report(WorkerGone { worker: WorkerNumber(key), text: text.to_owned(), is_surplus });
         self.return_to_service(key, |_| false);
         self.closed_with(key);
         self.devices.failed.remove(&key);

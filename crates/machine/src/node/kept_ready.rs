@@ -44,6 +44,9 @@ impl NodeCore {
     fn trim_idle(&mut self, surplus: usize) {
         while self.idle.len() > self.idle_wanted() + surplus {
             let longest_idle = self.idle[0];
+            if let Some(worker) = self.workers.get_mut(&longest_idle) {
+                worker.duty = Duty::Surplus;
+            }
             self.kill_worker(longest_idle);
         }
         if self.idle.len() > self.idle_wanted() {

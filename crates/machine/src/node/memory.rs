@@ -59,7 +59,7 @@ impl NodeCore {
         let worker = self.workers.get(&key).filter(|worker| !worker.is_doomed)?;
         let (cost, begun) = match worker.duty {
             // Another would be forked in the place of a spare one.
-            Duty::Ending | Duty::Spare => return None,
+            Duty::Ending | Duty::Surplus | Duty::Spare => return None,
             Duty::Idle => (Cost::Nothing, key),
             Duty::Leased(lease) if worker.memory.caller.may_repeat => (Cost::Repetition, lease),
             Duty::Leased(lease) => (Cost::Task, lease),

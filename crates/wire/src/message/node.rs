@@ -517,4 +517,7 @@ pub struct WorkerGone {
     /// How, in words.
     #[field(2)]
     pub text: String,
+    /// Whether its node ended it because more workers were idle than are kept.
+    #[field(3)]
+    pub is_surplus: bool,
 }

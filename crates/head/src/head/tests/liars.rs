@@ -61,7 +61,7 @@ fn a_member_that_lies_about_its_processes_is_ended() {
     let lies: [fn(WorkerNumber, &[u8; 28]) -> NodeReport; 8] = [
         |_, _| WorkerForked { worker: WorkerNumber(500), pid: 1 }.into(),
         |_, _| WorkerDied { worker: WorkerNumber(500), ..WorkerDied::default() }.into(),
-        |_, _| WorkerGone { worker: WorkerNumber(500), text: String::new() }.into(),
+        |_, _| WorkerGone { worker: WorkerNumber(500), ..WorkerGone::default() }.into(),
         |_, _| ProxiedClientJoined { proxied_client: WorkerNumber(500), driver: None, returning: None }.into(),
         |number, _| ProxiedClientJoined { proxied_client: number, driver: None, returning: None }.into(),
         |number, id| Placed { order: 1, worker: number, id: WorkerId::new(*id), pid: 1, ..Placed::default() }.into(),
@@ -85,7 +85,7 @@ fn a_member_that_lies_about_its_processes_is_ended() {
     }
     // What an honest member may say late names nobody any more.
     let (mut pair, _) = pair();
-    pair.said(WorkerGone { worker: WorkerNumber(501), text: String::new() });
+    pair.said(WorkerGone { worker: WorkerNumber(501), ..WorkerGone::default() });
     pair.said(PlaceRefused { order: 77, ..PlaceRefused::default() });
     assert!(pair.head.expelled.is_empty());
 }
