@@ -57,11 +57,12 @@ def test_the_first_program_runs_within_a_minute(machine: str, given: Path) -> No
 @pytest.mark.timeout(1800)
 def test_the_programs_run(machine: str, given: Path) -> None:
     programs = "cd /opt/oxiray/lib/python3*/site-packages/oxiray/_native\n"
-    asked = "uname -m; ./oxiray --version; ./oxiray-dashboard --version; ./oxiray hardware\n"
+    asked = "uname -m; ./oxiray --version; ./oxiray-dashboard --version; ./oxiray-storage --version; ./oxiray hardware\n"
     with emulated(machine):
         done = clean_debian(machine).run(f"{BARE}{INSTALL}{programs}{asked}", given, timeout_s=600)
     assert done.returncode == 0, done.stdout + done.stderr
-    name, command, dashboard, *hardware = done.stdout.splitlines()
-    assert name == machine and re.match(r"oxiray \d+\.\d+", command) and re.match(r"oxiray-dashboard \d+\.\d+", dashboard)
-    assert hardware[0] == "Accelerators of this machine"
+    name, *versions = done.stdout.splitlines()
+    assert name == machine and [line.split()[0] for line in versions[:3]] == ["oxiray", "oxiray-dashboard", "oxiray-storage"]
+    assert all(re.match(r"[a-z-]+ \d+\.\d+\.\d+", line) for line in versions[:3])
+    assert versions[3] == "Accelerators of this machine"
     print(done.stdout)

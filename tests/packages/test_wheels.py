@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 GLIBC_MAX = (2, 28)
 #: The number of each machine in the header of a program.
 MACHINES = {"x86_64": 62, "aarch64": 183}
-NATIVE = ["oxiray/_core.abi3.so", "oxiray/_native/oxiray", "oxiray/_native/oxiray-dashboard"]
+NATIVE = ["oxiray/_core.abi3.so", *(f"oxiray/_native/oxiray{ending}" for ending in ("", "-dashboard", "-storage"))]
 
 
 def wheel_of(wheels: Path, machine: str) -> zipfile.ZipFile:

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 OXIRAY = importlib.metadata.distribution("oxiray")
 VENDORED = ROOT / "crates" / "dashboard" / "page" / "vendor"
 #: The packages that the native files of the wheel are made of.
-PROGRAMS = ["oxiray-cli", "oxiray-dashboard", "oxiray-python"]
+PROGRAMS = ["oxiray-cli", "oxiray-dashboard", "oxiray-python", "oxiray-storage"]
 
 
 @pytest.fixture(scope="module")

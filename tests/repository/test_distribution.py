@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.metadata
 import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -34,6 +36,16 @@ def test_the_binary_travels_with_it_and_nothing_foreign_does() -> None:
     assert binary.read_bytes()[:4] == b"\x7fELF"
     top = {str(file).split("/")[0] for file in OXIRAY.files or []} - {"..", OXIRAY._path.name}  # type: ignore[attr-defined]
     assert top == {"oxiray"}
+
+
+def test_its_programs_are_in_every_wheel() -> None:
+    packed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["maturin"]["include"]
+    programs = {Path(one["path"]).name for one in packed} - {"*.whl"}
+    for program in programs:
+        told = subprocess.run([installed(f"oxiray/_native/{program}"), "--version"], capture_output=True, text=True, check=True)
+        assert told.stdout.split()[:2] == [program, OXIRAY.version]
+    passed_on = re.search(r"^PROGRAMS = (\{.*\})$", (ROOT / "scripts" / "make-wheels").read_text(), re.MULTILINE)
+    assert passed_on is not None and set(ast.literal_eval(passed_on[1])) == programs
 
 
 def test_types_travel_with_it() -> None:

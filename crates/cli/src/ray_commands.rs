@@ -22,8 +22,8 @@ const ADVICE: &[(&[&str], &str)] = &[
     ),
     (
         &["history-server"],
-        "a cluster's past is not kept in this version: `oxiray status`, `oxiray list`, `oxiray explain` and `oxiray memory` show \
-         what it does, and `oxiray dashboard` opens its page",
+        "`oxiray start --head --history=FOLDER` records a cluster, `oxiray dashboard --history=FOLDER` shows the page of what was \
+         recorded, and `oxiray report` writes one job of it into one file",
     ),
     (
         &["cluster-dump", "local-dump"],
@@ -47,7 +47,11 @@ const ADVICE: &[(&[&str], &str)] = &[
         "`oxiray dashboard token` prints the token for requests over HTTP, and `oxiray token create` makes one that lets a \
          machine join",
     ),
-    (&["check-open-ports"], "a cluster opens no TCP port but the one that `oxiray start --port` asks for"),
+    (
+        &["check-open-ports"],
+        "a cluster opens no TCP port but those that options of `oxiray start` ask for: `--port` (for nodes of other machines), \
+         `--dashboard-port` and `--metrics-export-port`",
+    ),
     (
         &["launch-prometheus", "shutdown-prometheus"],
         "`oxiray start --metrics-export-port=PORT` exports the metrics of a node: name that port in the configuration of your \
@@ -59,8 +63,15 @@ const ADVICE: &[(&[&str], &str)] = &[
     ),
     (&["sanity-check"], "`oxiray doctor` checks the installation and this machine"),
     (&["microbenchmark"], "`make bench` of Oxiray's repository measures it beside Ray"),
-    (&["cpp", "install-nightly"], "Oxiray has no C++ API and no nightly builds; its Rust API is the crate `oxiray`"),
-    (&["serve"], "Ray Serve is not there in this version"),
+    (&["cpp"], "Oxiray has no C++ API; its Rust API is the crate `oxiray`"),
+    (
+        &["install-nightly"],
+        "Oxiray has no nightly builds: `make wheel` in its repository builds the wheel of what stands there",
+    ),
+    (
+        &["serve"],
+        "Ray Serve runs on Oxiray unmodified: `oxiray ray install serve` installs it with its own command, `serve`",
+    ),
 ];
 
 /// What a user of `ray` does where the native program has no such command; nothing for names that Ray does not have either.
