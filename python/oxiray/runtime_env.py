@@ -115,6 +115,7 @@ class RuntimeEnv(dict):  # type: ignore[type-arg]
             self._check()
 
     def __setitem__(self, name: str, value: Any) -> None:
+        _check_by_schema(name, value)
         if name in self.known_fields and value is not None:
             value = checked_field(name, value)
             if value is None:
@@ -190,6 +191,7 @@ class RuntimeEnv(dict):  # type: ignore[type-arg]
 
     def _check(self) -> None:
         for name in list(self):
+            _check_by_schema(name, self[name])
             if name in self.known_fields:
                 value = checked_field(name, self[name])
                 if value is None:
@@ -209,6 +211,14 @@ class RuntimeEnv(dict):  # type: ignore[type-arg]
                 f"runtime_env has both 'py_executable' and {installers[0]!r}: packages are installed for the driver's "
                 "interpreter. Install them where py_executable finds them, or leave it out"
             )
+
+
+def _check_by_schema(name: str, value: Any) -> None:
+    """Raises `jsonschema.ValidationError` for what does not meet the schema that the user has for this field."""
+    if os.environ.get("RAY_RUNTIME_ENV_PLUGIN_SCHEMAS"):
+        from oxiray._private.runtime_env.plugin_schema_manager import RuntimeEnvPluginSchemaManager
+
+        RuntimeEnvPluginSchemaManager.validate(name, value)
 
 
 def _restore(fields: dict[str, Any]) -> RuntimeEnv:

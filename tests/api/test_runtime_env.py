@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
+from oxiray._private.runtime_env.plugin_schema_manager import RuntimeEnvPluginSchemaManager
 from oxiray.runtime_env import RuntimeEnv, RuntimeEnvConfig, checked, conflicts, merge, unsupported_fields
 
 
@@ -88,3 +91,33 @@ def test_fields_oxiray_does_not_provide_are_named() -> None:
     assert unsupported_fields({"env_vars": {"A": "1"}, "config": {}, "some_plugin": 1, "excludes": []}) == []
     assert unsupported_fields({"working_dir": "/x", "conda": {"dependencies": ["a"]}, "mpi": {"args": []}}) == ["mpi"]
     assert unsupported_fields(None) == []
+
+
+def test_a_field_has_to_meet_its_schema(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "schemas"
+    folder.mkdir()
+    of_a_plugin = {"title": "shelf", "type": "object", "required": ["height"], "properties": {"height": {"type": "integer"}}}
+    (folder / "shelf.json").write_text(json.dumps(of_a_plugin))
+    (folder / "broken.json").write_text("{")
+    (folder / "nameless.json").write_text("{}")
+    alone = tmp_path / "work.json"
+    alone.write_text(json.dumps({"title": "env_vars", "maxProperties": 1}))
+    monkeypatch.setenv("RAY_RUNTIME_ENV_PLUGIN_SCHEMAS", f"{folder},{alone}")
+    RuntimeEnvPluginSchemaManager.clear()
+    try:
+        environment = RuntimeEnv(shelf={"height": 3}, env_vars={"A": "1"})
+        assert set(RuntimeEnvPluginSchemaManager.schemas) == {"shelf", "env_vars"}
+        told = capsys.readouterr().err
+        assert "broken.json of a runtime environment is skipped" in told and "it has no `title`" in told
+        with pytest.raises(jsonschema.ValidationError, match="'tall' is not of type 'integer'"):
+            environment["shelf"] = {"height": "tall"}
+        with pytest.raises(jsonschema.ValidationError, match="height"):
+            RuntimeEnv(shelf={})
+        with pytest.raises(jsonschema.ValidationError):
+            RuntimeEnv(env_vars={"A": "1", "B": "2"})
+        assert environment["shelf"] == {"height": 3}
+        monkeypatch.delenv("RAY_RUNTIME_ENV_PLUGIN_SCHEMAS")
+        RuntimeEnvPluginSchemaManager.clear()
+        assert RuntimeEnv(shelf={})["shelf"] == {}
+    finally:
+        RuntimeEnvPluginSchemaManager.clear()
