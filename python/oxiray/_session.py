@@ -74,7 +74,13 @@ class RayContext(Mapping[str, Any]):
 
     @property
     def dashboard_url(self) -> str:
-        """Where the cluster answers over HTTP, as `host:port`; empty where it does not, or not yet."""
+        """Where the cluster answers over HTTP, as `host:port`; empty where it does not, or not yet.
+
+        What RAY_OVERRIDE_DASHBOARD_URL says goes before that: where people reach it through something in between.
+        """
+        if "RAY_OVERRIDE_DASHBOARD_URL" in os.environ:
+            said = os.environ["RAY_OVERRIDE_DASHBOARD_URL"]
+            return said.partition("://")[2] if "://" in said else said
         try:
             told = json.loads((Path(self.address_info["session_dir"]) / "dashboard.json").read_text())
         except (OSError, ValueError):

@@ -47,6 +47,7 @@ SETTINGS: dict[str, tuple[Variable, ...]] = {
             "the token that opens the dashboard, and that clients of one send; 16 characters or more",
             "RAY_AUTH_TOKEN_PATH",
         ),
+        Variable("RAY_OVERRIDE_DASHBOARD_URL", "what `dashboard_url` of what init() returns says in place of the dashboard's address", "none"),
         Variable("RAY_API_SERVER_ADDRESS", "the address that jobs are submitted to over HTTP, before what the program names", "none"),
         Variable("RAY_JOB_HEADERS", "headers of requests about jobs over HTTP, as a JSON object of texts", "none"),
         Variable("RAY_JOB_STOP_SIGNAL", "in a job's `env_vars`: the signal by which it is asked to end", "SIGTERM"),
