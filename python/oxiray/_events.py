@@ -34,6 +34,9 @@ _watching: dict[bytes, list[Callable[[bytes], None]]] = {}
 #: What the thread prints with.
 _printer: _Printer | None = None
 
+#: Who is given a kind of news besides its being shown (`lines`, `notice`): the kind, and what is called.
+_listening: list[tuple[str, Callable[..., None]]] = []
+
 #: Whether the lines of workers are shown with whose they are; structured logs say it themselves.
 _with_names = True
 
@@ -103,6 +106,7 @@ def forget() -> None:
     _thread = _printer = None
     _waiting.clear()
     _watching.clear()
+    _listening.clear()
 
 
 def _serve() -> None:
@@ -120,6 +124,7 @@ def _tell_news(printer: _Printer) -> None:
             kind, *rest = _core.next_news()
         except RuntimeError:
             return
+        _let_hear(kind, rest)
         if kind == "lines":
             printer.take(*rest)
         elif kind == "notice":
@@ -140,6 +145,32 @@ def _tell_news(printer: _Printer) -> None:
             return
         # What was told of must not live until there is something else to tell.
         del rest
+
+
+def listen(kind: str, act: Callable[..., None]) -> Callable[[], None]:
+    """Calls `act` with each piece of news of this kind, before it is shown; returns what ends that."""
+    entry = (kind, act)
+    with _lock:
+        _listening.append(entry)
+
+    def end() -> None:
+        with _lock:
+            if entry in _listening:
+                _listening.remove(entry)
+
+    return end
+
+
+def _let_hear(kind: str, told: list[Any]) -> None:
+    if not _listening:
+        return
+    with _lock:
+        acts = [act for wanted, act in _listening if wanted == kind]
+    for act in acts:
+        try:
+            act(*told)
+        except Exception:
+            logger.exception("what listens to the news of this program failed")
 
 
 def report_unseen(error: BaseException | None) -> None:

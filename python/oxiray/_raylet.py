@@ -31,6 +31,7 @@ from oxiray._private.async_compat import is_async_func, sync_to_async
 from oxiray._private.gcs_client import GcsClient
 from oxiray._private.time_series import merge_instantaneous_total_cython, time_weighted_average_cython
 from oxiray._private.utils import binary_to_hex
+from oxiray._subscribers import GcsErrorSubscriber, GcsLogSubscriber
 from oxiray.exceptions import (
     ActorAlreadyExistsError,
     ActorDiedError,
@@ -168,6 +169,8 @@ __all__ = [
     "DynamicObjectRefGenerator",
     "FunctionID",
     "GcsClient",
+    "GcsErrorSubscriber",
+    "GcsLogSubscriber",
     "GetTimeoutError",
     "JobID",
     "Language",

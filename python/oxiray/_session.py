@@ -54,6 +54,8 @@ job_environment: dict[str, Any] = {}
 default_lifetime = "non_detached"
 #: What libraries want to be called after each connecting of a driver.
 post_init_hooks: list[Callable[[], Any]] = []
+#: Whether this driver is told what its workers print.
+is_shown_logs = True
 #: In a worker, the interpreter, import path and directory of the driver that it works for.
 driver_side: tuple[str, list[str], str] | None = None
 #: A cluster that runs: its directory, address and secret, and the address of the node.
@@ -141,10 +143,11 @@ init.__signature__ = inspect.signature(init_options).replace(return_annotation=R
 
 
 def _open(options: InitOptions) -> RayContext:
-    global _context, default_lifetime, driver_side, generation, job_environment
+    global _context, default_lifetime, driver_side, generation, is_shown_logs, job_environment
     job_environment = _environment.settled(options.runtime_env)
     driver_side = None
     default_lifetime = options.default_lifetime
+    is_shown_logs = options.log_to_driver
     _tracing.use(options.tracing_hook)
     _core.set_job_priority(options.job_priority)
     session = _found(options)

@@ -7,6 +7,7 @@ import importlib.util
 import pickle
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import oxiray
@@ -152,3 +153,41 @@ def test_the_import_loads_nothing_that_takes_long_and_few_programs_need() -> Non
     program = f"import sys, ray; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder as `python/ray` of a checkout of Ray is, with tests and with a module that is none."""
+    for name, text in {
+        "tests/conftest.py": "SHARED = 3",
+        "train/tests/__init__.py": "",
+        "train/tests/helpers.py": "from ray.tests.conftest import SHARED\nNAME = __name__",
+        "train/tests/test_it.py": "from . import helpers",
+        "actor.py": "raise AssertionError('it goes before nothing of Oxiray')",
+        "no_such_module.py": "",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(ray, "__path__", [*ray.__path__, str(tmp_path)])
+    yield tmp_path
+    for name in [name for name in sys.modules if name.startswith("ray.") and "tests" in name.split(".")]:
+        del sys.modules[name]
+
+
+def test_tests_beside_the_alias_import_each_other(checkout: Path) -> None:
+    found = importlib.import_module("ray.train.tests.test_it")
+    assert (found.helpers.NAME, found.helpers.SHARED) == ("ray.train.tests.helpers", 3)
+    assert importlib.import_module("ray.tests.conftest").__file__ == str(checkout / "tests" / "conftest.py")
+
+
+@pytest.mark.usefixtures("checkout")
+def test_nothing_else_is_found_there() -> None:
+    assert importlib.import_module("ray.actor") is oxiray.actor
+    for name in ("ray.no_such_module", "ray.tests.no_such_module", "ray.train.tests.no_such_module"):
+        with pytest.raises(ModuleNotFoundError):
+            importlib.import_module(name)
+
+
+def test_no_tests_are_found_where_nobody_put_any() -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"ray\.tests"):
+        importlib.import_module("ray.tests.conftest")

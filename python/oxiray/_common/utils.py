@@ -112,6 +112,10 @@ def get_default_system_temp_dir() -> str:
     return os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
 
 
+def reset_ray_address(temp_dir: str | None = None) -> None:
+    """Has `init` forget the cluster that was started last: nothing here keeps its address, as `init` looks for one that runs."""
+
+
 def try_to_create_directory(directory_path: str) -> None:
     """Makes a folder, and those above it, where they are not there."""
     os.makedirs(os.path.expanduser(directory_path), exist_ok=True)
@@ -132,6 +136,7 @@ __all__ = [
     "import_attr",
     "import_module_and_attr",
     "load_class",
+    "reset_ray_address",
     "run_background_task",
     "try_to_create_directory",
 ]

@@ -5,7 +5,8 @@ Invariants:
    name they were imported by, and pickles name them by `oxiray`.
 2. This finder answers for every name under `ray`; nothing else may, since the
    search paths of those modules lead into `oxiray` and would load them twice.
-   Modules of Ray's libraries, where they are installed, have their names in Ray.
+   Modules of Ray's libraries, where they are installed, have their names in Ray; so
+   have tests (`ray.tests`, `ray.data.tests`) that somebody put beside this package.
 3. Asking whether a module exists (`importlib.util.find_spec`) never raises.
 """
 
@@ -13,9 +14,10 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Sequence
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
 from oxiray import _missing
@@ -41,6 +43,18 @@ def target_of(name: str) -> str | None:
     return None
 
 
+def tests_of(fullname: str) -> ModuleSpec | None:
+    """The spec of a module of tests, in a folder `tests` below one that `ray.__path__` names; None where there is none.
+
+    Ray's tests import each other by these names. Nobody else's modules are looked for there.
+    """
+    *parents, _ = fullname.split(".")[1:]
+    if "tests" not in fullname.split(".")[1:]:
+        return None
+    roots = getattr(sys.modules.get("ray"), "__path__", ())
+    return PathFinder.find_spec(fullname, [os.path.join(root, *parents) for root in roots])
+
+
 class AliasFinder:
     """Answers for every module under `ray`.
 
@@ -59,6 +73,8 @@ class AliasFinder:
         real = target_of(name)
         if real is not None:
             return ModuleSpec(fullname, _AliasLoader(real), origin=real)
+        if (tests := tests_of(fullname)) is not None:
+            return tests
         if _missing.is_only_asked(sys._getframe(1)):
             return None
         raise _missing.missing_module(name)
