@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 import oxiray
+import oxiray.util
 import pytest
 from oxiray._private import authentication_test_utils, test_utils
 from oxiray._private.runtime_env import virtualenv_utils
@@ -240,3 +242,75 @@ def test_an_actor_tells_its_node(start: Callable[..., Any]) -> None:
     start()
     actor = There.remote()
     assert test_utils.get_actor_node_id(actor) == oxiray.get_runtime_context().get_node_id()
+
+
+def test_objects_in_memory_are_counted_on_all_nodes(cluster: Cluster) -> None:
+    @oxiray.remote(num_cpus=0, resources={"far": 1})
+    class Keeper:
+        def keep(self) -> Any:
+            return [oxiray.put(b"x" * 8_000_000)]
+
+    cluster.add_node(num_cpus=1, resources={"far": 1})
+    oxiray.init(address=cluster.address, log_to_driver=False)
+    before = test_utils.object_memory_usage()
+    keeper = Keeper.remote()
+    held = [oxiray.put(b"x" * 8_000_000), oxiray.get(keeper.keep.remote())]
+    wait_until(lambda: test_utils.object_memory_usage() >= before + 16_000_000)
+    held.clear()
+    wait_until(lambda: test_utils.object_memory_usage() < before + 8_000_000)
+
+
+def test_placement_groups_are_removed_and_what_they_held_is_free(start: Callable[..., Any]) -> None:
+    start()
+    groups = [oxiray.util.placement_group([{"CPU": 1}]) for _ in range(2)]
+    oxiray.get([group.ready() for group in groups])
+    assert not test_utils.no_resource_leaks_excluding_node_resources()
+    assert oxiray.available_resources().get("CPU", 0) == 0
+    test_utils.placement_group_assert_no_leak(groups)
+    assert test_utils.no_resource_leaks_excluding_node_resources() and all(map(test_utils.is_placement_group_removed, groups))
+
+
+def test_what_is_held_by_something_else_is_found_to_leak(start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    @oxiray.remote(num_cpus=1)
+    class Holder:
+        pass
+
+    start()
+    holder = Holder.remote()
+    oxiray.get(holder.__ray_ready__.remote())
+    wait = test_utils.wait_for_condition
+    monkeypatch.setattr(test_utils, "wait_for_condition", lambda holds: wait(holds, timeout=0.5))
+    with pytest.raises(RuntimeError):
+        test_utils.placement_group_assert_no_leak([])
+
+
+def test_the_fixtures_of_rays_tests_import(tmp_path: Path) -> None:
+    """What `ray/tests/conftest.py` and those of the libraries import of Ray's core, at a program's beginning."""
+    program = tmp_path / "program.py"
+    program.write_text("""
+import ray
+import ray._private.ray_constants as ray_constants
+import ray.util.state
+from ray._common.network_utils import find_free_port
+from ray._common.test_utils import SignalActor, wait_for_condition
+from ray._common.usage import usage_lib
+from ray._common.utils import reset_ray_address
+from ray._private.authentication_test_utils import reset_auth_token_state
+from ray._private.conftest_utils import set_override_dashboard_url
+from ray._private.internal_api import get_memory_info_reply, get_state_from_address
+from ray._private.runtime_env import virtualenv_utils
+from ray._private.runtime_env.plugin_schema_manager import RuntimeEnvPluginSchemaManager
+from ray._private.test_utils import (
+    RayletKiller, external_redis_test_enabled, find_free_port, get_and_run_resource_killer, get_redis_cli, init_error_pubsub,
+    init_log_pubsub, persistent_gcs_test_enabled, redis_replicas, redis_sentinel_replicas, reset_autoscaler_v2_enabled_cache,
+    rocksdb_gcs_test_enabled, setup_tls, start_redis_instance, start_redis_sentinel_instance, teardown_tls,
+)
+from ray.cluster_utils import AutoscalingCluster, Cluster, cluster_not_supported
+from ray.util.debug import reset_log_once
+
+ray_constants.NUM_REDIS_GET_RETRIES = 2
+reset_autoscaler_v2_enabled_cache()
+reset_ray_address()
+assert not cluster_not_supported
+""")
+    subprocess.run([sys.executable, str(program)], check=True, timeout=60)

@@ -221,6 +221,31 @@ def is_placement_group_removed(pg: Any) -> bool:
     return "state" not in known or known["state"] == "REMOVED"
 
 
+def placement_group_assert_no_leak(pgs_created: list[Any]) -> None:
+    """Removes these placement groups, and waits until none is left and all that nodes offer is free, but for memory.
+
+    Raises `RuntimeError` where it does not come to that.
+    """
+    from oxiray.util import placement_group_table, remove_placement_group
+
+    for group in pgs_created:
+        remove_placement_group(group)
+    wait_for_condition(lambda: all(group["state"] == "REMOVED" for group in placement_group_table().values()))
+    offered = {name: amount for name, amount in _api.cluster_resources().items() if name not in ("memory", "object_store_memory")}
+    wait_for_condition(lambda: {name: _api.available_resources().get(name) for name in offered} == offered)
+
+
+def no_resource_leaks_excluding_node_resources() -> bool:
+    """Whether all that nodes offer is free, but for the resources that name a node."""
+    free = _api.available_resources()
+    return all(free.get(name) == amount for name, amount in _api.cluster_resources().items() if "node" not in name)
+
+
+def object_memory_usage() -> float:
+    """How much of the nodes' memory for objects is in use, in bytes: of each node, rounded up to 1/256 of what it has."""
+    return float(sum(node["store_used"] for node in _api.describe_nodes() if node.get("alive", True)))
+
+
 @contextlib.contextmanager
 def chdir(d: str) -> Iterator[None]:
     """Works in the folder `d` within the block."""
@@ -457,7 +482,10 @@ __all__ = [
     "is_named_tuple",
     "is_placement_group_removed",
     "kill_actor_and_wait_for_failure",
+    "no_resource_leaks_excluding_node_resources",
+    "object_memory_usage",
     "persistent_gcs_test_enabled",
+    "placement_group_assert_no_leak",
     "put_object",
     "recursive_fnmatch",
     "redis_replicas",
