@@ -13,6 +13,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+import site_pages
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 #: The environment that `make` puts mkdocs into.
@@ -136,6 +137,13 @@ def test_the_search_finds_the_answers_to_what_newcomers_ask(site: Path, pages: d
             wrong.append(f"{question}: {page} does not say {answer!r}")
     assert not wrong, "\n".join(wrong)
     assert len(QUESTIONS) >= 20
+
+
+def test_tests_of_code_look_at_every_page_of_the_site(pages: dict[str, _Reader]) -> None:
+    """All but those that the program writes of itself, with signatures and help texts for code."""
+    looked_at = {re.sub(r"(?:README|(\w+))\.md$", lambda match: f"{match[1] or 'index'}.html", page) for page in site_pages.from_navigation()}
+    written = {page for page in pages if page.startswith("reference/api")} | {"reference/commands.html", "404.html"}
+    assert looked_at == set(pages) - written
 
 
 def test_the_references_are_those_of_the_program(pages: dict[str, _Reader]) -> None:

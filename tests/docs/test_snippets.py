@@ -1,37 +1,80 @@
-"""Every block of code in the guides: Python is run, and shell commands are compared with the program's own help."""
+"""Every block of code on the site: Python is run, and shell commands are compared with the program's own help.
+
+The pages are those of the site's navigation. Blocks of Python that need an environment of its own (PyTorch, Ray's libraries, a
+Rust program) are run by tests that have it (`site_pages.ELSEWHERE`); none is left out. Those that need more than this machine has
+(GPUs, several nodes) get that as a setting (`settings.NEEDED`). Blocks of Rust are parts of programs that cargo compiles and its
+tests run (`test_rust_blocks.py`).
+"""
 
 from __future__ import annotations
 
 import functools
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import commands
 import pytest
+import settings
+import site_pages
 import snippets
+import yaml
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DOCS = ROOT / "docs"
-PAGES = [
-    ROOT / "README.md",
-    *(DOCS / name for name in ("index.md", "install.md", "first-steps.md", "coming-from-ray.md", "troubleshooting.md")),
-    *sorted((DOCS / "guides").glob("*.md")),
-]
-WITH_PYTHON = [page for page in PAGES if any(block.language == "python" for block in snippets.blocks(page.read_text()))]
+PAGES = [ROOT / "README.md", *site_pages.from_navigation().values()]
+#: What becomes of blocks in each language; output of commands and drawings have none, or are `text`.
+LANGUAGES = {"python", "sh", "console", "rust", "toml", "yaml", "text", ""}
 #: Programs of others, whose options are their own.
-OTHERS = {"cd", "docker", "helm", "kubectl", "pip", "python", "scp", "sha256sum", "uv"}
+OTHERS = {"cd", "chmod", "curl", "docker", "export", "helm", "jq", "kubectl", "pip", "python", "scp", "sha256sum", "strip", "uv", "zcat"}
 INLINE = re.compile(r"`(oxiray [^`\n]+)`")
 
 
 def name(page: Path) -> str:
-    return str(page.relative_to(ROOT))
+    return page.relative_to(ROOT).as_posix()
+
+
+def is_run_here(page: Path, block: snippets.Block) -> bool:
+    return block.language == "python" and site_pages.who_runs(page, block) is None
+
+
+WITH_PYTHON = [page for page in PAGES if any(is_run_here(page, block) for block in snippets.blocks(page.read_text()))]
 
 
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=name)
 def test_python_prints_what_the_page_says(page: Path, tmp_path: Path) -> None:
-    found = snippets.failures(page.read_text(), tmp_path)
+    found = snippets.failures(
+        page.read_text(),
+        tmp_path,
+        runs=lambda block: is_run_here(page, block),
+        before=lambda block: settings.before(name(page), block.text),
+    )
     assert not found, "\n\n".join(found)
+
+
+def test_what_is_run_elsewhere_or_in_a_setting_is_still_there() -> None:
+    for page, part, _ in [*site_pages.ELSEWHERE, *settings.NEEDED]:
+        having = [block for block in site_pages.python_of(ROOT / page) if part in block.text]
+        assert len(having) == 1, f"{page} has {len(having)} blocks of Python with {part}"
+    for page, _, tests in site_pages.ELSEWHERE:
+        text = (ROOT / tests).read_text()
+        assert "site_pages.run_by(" in text or Path(page).name in text, f"{tests} does not run {page}"
+
+
+def test_every_block_is_of_a_language_that_is_looked_at() -> None:
+    assert len(PAGES) > 90
+    found = {(name(page), block.language) for page in PAGES for block in snippets.blocks(page.read_text())}
+    assert {(page, language) for page, language in found if language not in LANGUAGES} == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_yaml_and_toml_can_be_read(page: Path) -> None:
+    for block in snippets.blocks(page.read_text()):
+        if block.language == "yaml":
+            assert list(yaml.safe_load_all(block.text))
+        elif block.language == "toml":
+            assert tomllib.loads(block.text)
 
 
 def test_each_guide_has_code_that_is_compared() -> None:
@@ -58,21 +101,49 @@ def commands_of_python() -> set[str]:
 
 
 def wrong(line: str) -> str | None:
-    """What is not known of a command line; None where all is."""
-    line = re.sub(r"^source <\((.*)\)$", r"\1", re.sub(r"^(\w+=\S+ )+", "", line))
-    words = shlex.split(line, comments=True)
+    """What is not known of a line's commands; None where all is."""
+    inner = re.findall(r"[<$]\(([^()]*)\)", line)
+    words = shlex.shlex(re.sub(r"[<$]\([^()]*\)", "INNER", line), posix=True, punctuation_chars="|&;")
+    words.whitespace_split = True
+    single: list[list[str]] = [[]]
+    for word in words:
+        if word and set(word) <= set("|&;"):
+            single.append([])
+        else:
+            single[-1].append(word)
+    found = [wrong_command(command) for command in single if command] + [wrong(part) for part in inner]
+    return next((told for told in found if told is not None), None)
+
+
+def wrong_command(words: list[str]) -> str | None:
+    """What is not known of one command; None where all is."""
+    while re.fullmatch(r"\w+=.*", words[0]):
+        words = words[1:]
     program = words[0]
-    if program == "srun":
-        # Its options are Slurm's; what it runs is ours.
-        return wrong(" ".join(words[words.index("oxiray") :]))
+    if program == "source":
+        return None if words[1:] == ["INNER"] else f"source reads {words[1:]}"
+    if program in ("srun", "docker") and "oxiray" in words:
+        # Its options are its own; what it runs is ours.
+        return wrong_command(words[words.index("oxiray") :])
     if program == "ssh":
-        return wrong(shlex.join(words[2:]))
+        return wrong_command(words[2:])
     if program == "make":
-        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-        return None if words[1] in targets else f"make has no target {words[1]}"
-    if program == "oxiray":
+        unknown = [word for word in words[1:] if "=" not in word and word not in targets()]
+        return f"make has no target {unknown[0]}" if unknown else None
+    if program in ("oxiray", "ray"):
+        # The alias has a `ray` with the same commands, which are those of Ray's own.
         return wrong_option(words[1:])
-    return None if program in OTHERS | {"chmod"} else f"{program} is no known program"
+    if program == "cargo":
+        return None if words[1] in ("build", "install", "run", "doc") else f"cargo has no command {words[1]}"
+    if program.startswith("scripts/"):
+        return None if (ROOT / program).is_file() else f"there is no {program}"
+    return None if program in OTHERS else f"{program} is no known program"
+
+
+def targets() -> set[str]:
+    """What `make` can be asked for: one line may name several."""
+    named = re.findall(r"^([\w-]+(?: [\w-]+)*):(?!=)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    return {target for line in named for target in line.split()}
 
 
 def wrong_option(words: list[str]) -> str | None:
@@ -86,7 +157,8 @@ def wrong_option(words: list[str]) -> str | None:
         return None  # its options are those of a program that the wheel does not have
     else:
         command = (own[0],)
-        if within := names_within(command):
+        # A command with commands of its own may have options beside them, as `oxiray dashboard --history`.
+        if (within := names_within(command)) and own[1:2] != options[:1]:
             if own[1:2] and own[1] not in within:
                 return f"oxiray {own[0]} has no command {own[1]}"
             command = tuple(own[:2])
@@ -119,7 +191,16 @@ def test_what_does_not_exist_is_found() -> None:
     assert wrong("oxiray start --haed") == "oxiray start has no ['--haed']"
     assert wrong("ssh host oxiray job sumbit -- python x.py --any") == "oxiray job has no command sumbit"
     assert wrong("A=1 make tset") == "make has no target tset"
+    assert wrong("make lint fuzz-frames FUZZ_SEED=1") is None
     assert wrong("rm -rf /") == "rm is no known program"
+    assert wrong("oxiray dashboard --history /h --once-json | jq .jobs  # all") is None
+    assert wrong("oxiray dashboard --hystory /h") == "oxiray dashboard has no ['--hystory']"
+    assert wrong("oxiray dashboard token --history=/h") == "oxiray dashboard token has no ['--history']"
+    assert wrong("oxiray list tasks | grpe x") == "grpe is no known program"
+    assert wrong("export A=$(oxiray dashboard tokn)") == "oxiray dashboard has no command tokn"
+    assert wrong("docker run -m 2g IMAGE oxiray hardwear") == "oxiray has no command hardwear"
+    assert wrong("ray list tasks --filtre a=b") == "oxiray list has no ['--filtre']"
+    assert wrong("scripts/nothing FOLDER &") == "there is no scripts/nothing"
 
 
 def test_output_that_differs_is_found(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,11 +49,20 @@ def blocks(markdown: str) -> list[Block]:
     ]
 
 
-def failures(markdown: str, folder: Path) -> list[str]:
-    """Runs a page's `python` blocks in a fresh process, and says where the output is not what the page gives."""
-    program = [block for block in blocks(markdown) if block.language == "python"]
+def failures(
+    markdown: str,
+    folder: Path,
+    *,
+    runs: Callable[[Block], bool] = lambda block: True,
+    before: Callable[[Block], str] = lambda block: "",
+) -> list[str]:
+    """Runs a page's `python` blocks, or some of them, in a fresh process, and says where the output is not what the page gives.
+
+    What comes `before` a block is a program of the tests, which makes what the block needs.
+    """
+    program = [block for block in blocks(markdown) if block.language == "python" and runs(block)]
     file = folder / "page.py"
-    file.write_text("\n".join(f"{block.text}\nprint({END_OF_BLOCK!r}, flush=True)" for block in program))
+    file.write_text("\n".join(f"{before(block)}{block.text}\nprint({END_OF_BLOCK!r}, flush=True)" for block in program))
     environment = {name: value for name, value in os.environ.items() if name not in ("RAY_ADDRESS", "OXIRAY_TMPDIR")}
     environment["RAY_TMPDIR"] = str(folder)
     done = subprocess.run(

@@ -8,20 +8,17 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import ray
-import snippets
 import torch
 from ray.util import collective
 from ray.util.collective.collective_group.base_collective_group import BaseGroup
 from ray.util.collective.types import Backend, BarrierOptions, ReduceOp
 from watching import wait_until
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 #: For how long a call may take that is to fail at once, in seconds: far less than the group's own limit.
 AT_ONCE_S = 30.0
 
@@ -204,10 +201,6 @@ def test_a_death_ends_the_calls_of_the_others_at_once_and_the_group_is_made_agai
     ray.get([member.run.remote(collective.destroy_collective_group) for member in living])
     ray.get([member.join.remote(4, rank) for rank, member in enumerate(living)])
     assert everywhere(living, function) == ["it ended"] * 4
-
-
-def test_the_page_prints_what_it_says(tmp_path: Path) -> None:
-    assert snippets.failures((ROOT / "docs" / "collectives.md").read_text(), tmp_path) == []
 
 
 def test_who_does_not_come_is_missed_in_time(machine: None) -> None:

@@ -20,9 +20,9 @@ HEAD = "TPU-v4-16-head"
 
 
 @pytest.fixture
-def slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Cluster:
+def slices(tmp_path: Path, request: pytest.FixtureRequest) -> Cluster:
     """Two slices of two hosts, which joined in no order."""
-    return cluster_of_slices(tmp_path, monkeypatch, request)
+    return cluster_of_slices(tmp_path, request)
 
 
 def look() -> dict[str, Any]:
