@@ -139,6 +139,31 @@ def test_cgroup_a_grant_opens_its_own_device_and_no_other(machine: Callable[...,
     assert {outcome for way in none["tried"] for outcome in way.values()} == {"ok"}, "as without Oxiray"
 
 
+@ray.remote
+def detected(host: str) -> tuple[list[int], dict[str, Any]]:
+    """The GPUs of a worker, and what is detected within it."""
+    from oxiray import _cli
+
+    command = [_cli.native_binary(), "hardware", "--json"]
+    printed = subprocess.run(command, env=os.environ | {"OXIRAY_HOST_ROOT": host}, capture_output=True, text=True, check=True)
+    return [int(one) for one in ray.get_gpu_ids()], json.loads(printed.stdout)
+
+
+def test_cgroup_what_it_refuses_is_not_detected_as_in_a_slurm_step(machine: Callable[..., Path]) -> None:
+    if mechanism() == "landlock":
+        pytest.skip(f"no cgroup refuses nodes here: {fences()}")
+    host = machine("fence")
+    for ids, detection in ray.get([detected.options(num_gpus=1).remote(str(host)) for _ in range(2)]):
+        [family] = detection["accelerators"]
+        [device] = family["devices"]
+        assert (family["count"], device["index"], device["uuid"]) == (1, 0, f"GPU-{ids[0]}")
+        other = 1 - ids[0]
+        why = f"the control group of this process refuses it `/dev/nvidia{other}`"
+        assert detection["ruled_out"] == [{"what": f"NVIDIA GPU {other}", "why": why}]
+    _, none = ray.get(detected.remote(str(host)))
+    assert [device["index"] for device in none["accelerators"][0]["devices"]] == [0, 1]
+
+
 def test_cgroup_a_placement_group_shares_its_devices(machine: Callable[..., Path], tmp_path: Path) -> None:
     if mechanism() == "landlock":
         pytest.skip(f"no cgroup refuses nodes here: {fences()}")

@@ -5,8 +5,15 @@
 //!    given to this container, no driver) is ruled out, with the reason.
 //! 3. `DETECT-3`: nothing is left out silently: what looks like an accelerator and is not counted is in
 //!    [`Detection::ruled_out`], and what the user should act on is in [`Detection::warnings`].
+//! 4. `DETECT-4`: a device that the control group of this process refuses, as that of a Slurm step does for what the step was
+//!    not granted, is ruled out where the vendor's library does not count it either: numbers in variables then count from
+//!    the first one that is left.
 
-use oxiray_families::{Detected, FAMILIES, Family, Findings, GPU, RuledOut, existing_nodes};
+use oxiray_families::{
+    Detected, Device, FAMILIES, Family, Findings, GPU, HostFacts as _, Pair, RuledOut, existing_nodes,
+};
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::host::Host;
@@ -39,13 +46,37 @@ impl Detection {
 pub fn detect(host: &Host) -> Detection {
     let mut findings = Findings::default();
     let found = FAMILIES.iter().filter_map(|family| {
-        let detected = (family.detect)(host, &mut findings)?;
+        let detected = without_refused(host, (family.detect)(host, &mut findings)?, &mut findings)?;
         Some(Detected { shared_nodes: existing_nodes(host, family.shared_nodes), ..detected })
     });
     let families = found.collect();
     let mut detection = Detection { families, warnings: findings.warnings, ruled_out: findings.ruled_out };
     note_shared_resource(&mut detection, host);
     detection
+}
+
+/// DETECT-4.
+fn without_refused(host: &Host, detected: Detected, findings: &mut Findings) -> Option<Detected> {
+    let family = detected.family;
+    let refused = |device: &Device| device.nodes.iter().find(|node| host.is_refused(node)).cloned();
+    let is_counted_by_device = detected.count == detected.devices.len();
+    if !family.fencing.renumbers || !is_counted_by_device || !detected.devices.iter().any(|one| refused(one).is_some())
+    {
+        return Some(detected);
+    }
+    let (mut kept, mut places) = (Vec::new(), BTreeMap::new());
+    for device in detected.devices {
+        let Some(node) = refused(&device) else {
+            places.insert(device.index, kept.len());
+            kept.push(Device { index: kept.len(), ..device });
+            continue;
+        };
+        let why = format!("the control group of this process refuses it `{}`", node.path);
+        findings.rule_out(format!("{} {}", family.name, device.index), why);
+    }
+    let moved = |pair: Pair| Some(Pair { one: *places.get(&pair.one)?, other: *places.get(&pair.other)?, ..pair });
+    let pairs = detected.pairs.into_iter().filter_map(moved).collect();
+    (!kept.is_empty()).then(|| Detected { count: kept.len(), devices: kept, pairs, ..detected })
 }
 
 // One resource maps to one vendor's variables, so only one vendor's GPUs can be offered.

@@ -25,6 +25,8 @@ use nvml_wrapper::Nvml;
 use oxiray_families::{
     DeviceNode, Hearing, HostFacts, NodeNumber, NvmlAnswers, NvmlFailure, PciFunction, Usage, scan_pci,
 };
+use rustix::fs::Access;
+use rustix::io::Errno;
 
 use crate::nvml;
 use recording::Recording;
@@ -191,6 +193,11 @@ impl HostFacts for Host {
             World::Recorded { recording, .. } => recording.number(path),
         };
         Some(DeviceNode { path: path.to_owned(), number })
+    }
+
+    fn is_refused(&self, node: &DeviceNode) -> bool {
+        // Without opening it, which may wake the device. Who lacks rights on the file is told EACCES.
+        rustix::fs::access(self.path(&node.path), Access::READ_OK | Access::WRITE_OK) == Err(Errno::PERM)
     }
 
     fn pci(&self) -> &[PciFunction] {

@@ -22,6 +22,9 @@ pub trait HostFacts {
     /// The device node at a path; `None` where there is none.
     fn node(&self, path: &str) -> Option<DeviceNode>;
 
+    /// Whether the control group of this process refuses it a device node, whatever its rights.
+    fn is_refused(&self, node: &DeviceNode) -> bool;
+
     /// The devices on the PCI bus, by address.
     fn pci(&self) -> &[PciFunction];
 
