@@ -220,6 +220,95 @@ SETTINGS: dict[str, tuple[Variable, ...]] = {
     ),
 }
 
+#: What users and administrators set whose names others have given, by what it is about.
+OF_OTHERS: dict[str, tuple[Variable, ...]] = {
+    "Storage that speaks S3": (
+        Variable("AWS_ACCESS_KEY_ID", "the credentials of `s3://` where objects, packages, checkpoints or history lie", "the role of the pod or the machine"),
+        Variable("AWS_SECRET_ACCESS_KEY", "the secret of that key", "none"),
+        Variable("AWS_SESSION_TOKEN", "the token of credentials that end", "none"),
+        Variable("AWS_REGION", "the region (also `AWS_DEFAULT_REGION`)", "`us-east-1`"),
+        Variable("AWS_ENDPOINT_URL", "the server where it is not Amazon's (also `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT`)", "Amazon's, of the region"),
+        Variable("AWS_ENDPOINT_URL_S3", "the same, for S3 alone", "AWS_ENDPOINT_URL"),
+        Variable("AWS_ENDPOINT", "the same", "AWS_ENDPOINT_URL"),
+        Variable("AWS_ALLOW_HTTP", "true: an endpoint without TLS is allowed", "false"),
+        Variable("AWS_SKIP_SIGNATURE", "true: requests are not signed, for a public bucket", "false"),
+        Variable("AWS_EC2_METADATA_DISABLED", "true: the machine is not asked for its role, and missing credentials are an error at once", "false"),
+        Variable("AWS_WEB_IDENTITY_TOKEN_FILE", "the file with the token of a pod's role; EKS sets it", "none"),
+        Variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "where a container asks for the credentials of its role; ECS sets it", "none"),
+        Variable("AWS_CONTAINER_CREDENTIALS_FULL_URI", "the same, as EKS sets it", "none"),
+    ),
+    "Devices, by their vendors": (
+        Variable("CUDA_VISIBLE_DEVICES", "of a node: the NVIDIA GPUs that it offers. In a worker: those that it was granted", "all that are found"),
+        Variable("ROCR_VISIBLE_DEVICES", "the same, of AMD's GPUs", "all that are found"),
+        Variable("HIP_VISIBLE_DEVICES", "the same, of AMD's GPUs, by their place among those of `ROCR_VISIBLE_DEVICES`", "all that are found"),
+        Variable("ZE_AFFINITY_MASK", "the same, of Intel's GPUs", "all that are found"),
+        Variable("ONEAPI_DEVICE_SELECTOR", "the same, of Intel's GPUs, by their place among those of `ZE_AFFINITY_MASK`", "all that are found"),
+        Variable("ZE_FLAT_DEVICE_HIERARCHY", "`COMPOSITE`: a card of Intel's with several tiles is one GPU", "each tile is one"),
+        Variable("HABANA_VISIBLE_MODULES", "the same as `CUDA_VISIBLE_DEVICES`, of Intel Gaudi's accelerators", "all that are found"),
+        Variable("NEURON_RT_VISIBLE_CORES", "the same, of AWS Neuron's cores", "all that are found"),
+        Variable("ASCEND_RT_VISIBLE_DEVICES", "the same, of Huawei Ascend's NPUs", "all that are found"),
+        Variable("TPU_VISIBLE_CHIPS", "the same, of Google's TPU chips", "all that are found"),
+        Variable("TPU_ACCELERATOR_TYPE", "the type of a TPU slice, such as `v4-16`", "what the machine's metadata service says"),
+        Variable("TPU_NAME", "the name of a TPU slice; set in pods of one", "what the machine's metadata service says"),
+        Variable("TPU_WORKER_ID", "the machine's number in the slice; set in pods of one", "what the machine's metadata service says"),
+        Variable("TPU_TOPOLOGY", "how the chips of the slice are connected, such as `2x2x4`", "what the machine's metadata service says"),
+        Variable("CUDA_MPS_PIPE_DIRECTORY", "where NVIDIA's MPS control daemon listens, which keeps processes to `gpu_memory=`", "MPS is not used"),
+        Variable("PYTORCH_ALLOC_CONF", "settings of PyTorch's allocator; work with `gpu_memory=` adds its share to them", "none"),
+        Variable("PYTORCH_CUDA_ALLOC_CONF", "the same, as PyTorch before 2.9 reads it", "none"),
+    ),
+    "Slurm": (
+        Variable("SLURM_JOB_ID", "of `symmetric-run`: the job that it is in. Slurm sets these for each task of a step", "it is in none"),
+        Variable("SLURM_STEP_ID", "the step of the job", "it is in none"),
+        Variable("SLURM_NODEID", "the number of the node in the step; 0 starts the head", "an error"),
+        Variable("SLURM_STEP_NUM_NODES", "how many nodes the step has", "an error"),
+        Variable("SLURM_STEP_NUM_TASKS", "how many tasks the step has: as many as nodes", "an error"),
+        Variable("SLURM_SRUN_COMM_HOST", "where `srun` runs, by which a node learns its own address", "`--node-ip-address`"),
+        Variable("SLURM_CONF", "kept for `sbatch`, `squeue` and `scancel`, as the next two; other variables that begin with `SLURM_` or `SQUEUE_` are not", "Slurm's own"),
+        Variable("SLURM_CONF_SERVER", "kept for Slurm's commands", "Slurm's own"),
+        Variable("SLURM_JWT", "kept for Slurm's commands", "Slurm's own"),
+    ),
+    "Kubernetes": (
+        Variable("KUBERNETES_SERVICE_HOST", "set in every pod: MIG instances, all of one profile, are offered as one GPU each, as with `OXIRAY_MIG_STRATEGY=single`", "it is no pod"),
+        Variable("POD_NAME", "of the operator: its name in the lease", "a name of its own"),
+        Variable("POD_NAMESPACE", "of the operator: the namespace of the lease", "`default`"),
+        Variable("CLUSTER_DOMAIN", "of the operator: the domain of services", "`cluster.local`"),
+    ),
+    "Programs, packages and terminals": (
+        Variable("NO_COLOR", "if set and not empty: `oxiray top` uses no colours", "not set"),
+        Variable("OTEL_EXPORTER_OTLP_HEADERS", "headers of what `oxiray start --head --otlp` sends, as `name=value` by commas", "none"),
+        Variable("OMP_NUM_THREADS", "of a node: how many threads numeric libraries start in workers", "the CPUs that the work asked for"),
+        Variable("OPENBLAS_NUM_THREADS", "the same, of OpenBLAS. While a template imports modules it is 1, as are the next three", "not set"),
+        Variable("MKL_NUM_THREADS", "the same, of MKL", "not set"),
+        Variable("NUMEXPR_NUM_THREADS", "the same, of NumExpr", "not set"),
+        Variable("VECLIB_MAXIMUM_THREADS", "the same, of Accelerate", "not set"),
+        Variable("PYTHONBREAKPOINT", "what `breakpoint()` does in a worker", "it waits for `oxiray debug`"),
+        Variable("CONDA_EXE", "the program conda", "conda, mamba or micromamba in `PATH`"),
+        Variable("CONDA_PREFIX", "the active environment of conda, by which others are found", "none"),
+        Variable("CONDA_ENVS_PATH", "folders with environments of conda", "none"),
+        Variable("CONDA_ENVS_DIRS", "the same", "none"),
+        Variable("PIP_[...]", "settings of pip that a driver has: installers of its runtime environments get them", "pip's own"),
+        Variable("UV_[...]", "the same, of uv", "uv's own"),
+        Variable("CONDA_[...]", "the same, of conda", "conda's own"),
+        Variable("MAMBA_[...]", "the same, of mamba", "mamba's own"),
+        Variable("HTTP_PROXY", "the proxy of these installers, also as `http_proxy`", "none"),
+        Variable("HTTPS_PROXY", "the same, also as `https_proxy`", "none"),
+        Variable("NO_PROXY", "the hosts that need none, also as `no_proxy`", "none"),
+        Variable("JAX_PROFILER_PORT", "the port of `ray.util.tpu.init_jax_profiler`", "9999"),
+        Variable("JAX_PLATFORMS", "in workers of a `JaxTrainer`: where JAX computes", "`tpu` or `cuda`, as the workers were asked for"),
+        Variable("MEGASCALE_PORT", "in workers of a `JaxTrainer` on several slices: the port of their coordinator", "8081"),
+        Variable("TORCH_NCCL_BLOCKING_WAIT", "if set in workers of a `TorchTrainer`: `TORCH_NCCL_ASYNC_ERROR_HANDLING` is left alone", "not set"),
+        Variable("TORCH_NCCL_ASYNC_ERROR_HANDLING", "in workers of a `TorchTrainer`: NCCL's errors end the process", "1"),
+        Variable("GLOO_SOCKET_IFNAME", "in workers of a `TorchTrainer`: the network interface of Gloo", "that of the node's address"),
+        Variable("TRAIN_ENABLE_SHARE_CUDA_VISIBLE_DEVICES", "0: ranks on one machine do not see each other's devices", "1 for PyTorch"),
+        Variable("RANK", "of a program that `torchrun` started and that trains with `num_workers=0`; also set in workers of a `TorchTrainer`", "it stands alone"),
+        Variable("WORLD_SIZE", "the same", "it stands alone"),
+        Variable("LOCAL_RANK", "the same", "it stands alone"),
+        Variable("LOCAL_WORLD_SIZE", "the same", "it stands alone"),
+        Variable("MASTER_ADDR", "the same", "it stands alone"),
+        Variable("MASTER_PORT", "the same", "it stands alone"),
+    ),
+}
+
 #: What is set for workers, jobs and pods.
 SET_HERE: tuple[Variable, ...] = (
     Variable("RAY_JOB_ID", "in a worker: the job that it works for"),
@@ -234,6 +323,23 @@ SET_HERE: tuple[Variable, ...] = (
     Variable("RAY_PORT", "in a pod: the port of the head"),
     Variable("OXIRAY_POD_IP", "in a pod: its address"),
     Variable("OXIRAY_POD_UID", "in a pod: its identifier"),
+    Variable("FQ_RAY_IP", "in a pod: the head's service, with its domain"),
+    Variable("KUBERAY_GEN_RAY_START_CMD", "in a pod whose container keeps its own command: what starts the node"),
+    Variable("NVIDIA_VISIBLE_DEVICES", "in a pod without a GPU: `void`, so that the container sees none"),
+    Variable("TPU_WORKER_HOSTNAMES", "in a pod of a TPU slice: the hosts of the slice"),
+    Variable("CUDA_DEVICE_ORDER", "in a fenced worker: `PCI_BUS_ID`"),
+    Variable("TPU_CHIPS_PER_HOST_BOUNDS", "in a worker with some of a machine's TPU chips: how they are arranged"),
+    Variable("TPU_HOST_BOUNDS", "the same"),
+    Variable("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "in a worker with `gpu_memory=`: its limit, for MPS"),
+    Variable("CUDA_DEVICE_MEMORY_LIMIT_0", "the same, for the library of `--gpu-memory-library`"),
+    Variable("LD_PRELOAD", "the same: that library, before what was there"),
+    Variable("XLA_PYTHON_CLIENT_MEM_FRACTION", "the same, for JAX, where the node has no such variable"),
+    Variable("CUPY_GPU_MEMORY_LIMIT", "the same, for CuPy, where the node has no such variable"),
+    Variable("TF_FORCE_GPU_ALLOW_GROWTH", "`true`, so that TensorFlow does not take the whole GPU, where the node has no such variable"),
+    Variable("NODE_RANK", "in a worker of a `TorchTrainer`: the number of its node"),
+    Variable("ACCELERATE_TORCH_DEVICE", "in a worker of a `TorchTrainer`: its device, for Accelerate"),
+    Variable("CUBLAS_WORKSPACE_CONFIG", "in a worker that called `enable_reproducibility`: `:4096:8`"),
+    Variable("MEGASCALE_[...]", "in a worker of a `JaxTrainer` on several slices: coordinator, number of slices, and its slice"),
 )
 
 #: What processes of Oxiray tell each other, and what tests set; nobody else has a use for it.
@@ -245,13 +351,30 @@ INTERNAL: tuple[Variable, ...] = (
     Variable("OXIRAY_WORKER_GROUPS", "the control groups that it enters at its start"),
     Variable("OXIRAY_WORKER_FENCES", "those of them that keep it from devices, without which it does not begin"),
     Variable("OXIRAY_HOST_ROOT", "the folder of a recorded machine that is read in place of this one"),
+    Variable("TEST_EXTERNAL_REDIS", "of Ray's own tests: 1 asks for a Redis, which helpers of tests refuse"),
+    Variable("TEST_EXTERNAL_REDIS_REPLICAS", "of Ray's own tests: how many Redis servers there are"),
+    Variable("TEST_EXTERNAL_REDIS_SENTINEL_REPLICAS", "of Ray's own tests: how many there are behind a sentinel"),
+    Variable("TEST_GCS_ROCKSDB", "of Ray's own tests: 1 asks for a head with RocksDB"),
+    Variable("TEST_OUTPUT_JSON", "of Ray's own tests: the file that results are written to"),
     Variable("OXIRAY_NVML_FIXTURE", "the file that the NVML-compatible library of tests answers from"),
 )
 
 
+#: What is read and stands in no table, with the reason.
+LEFT_OUT: dict[str, str] = {
+    "PATH": "programs are found by it, as everywhere; relative entries are left out",
+    "PYTHONPATH": "interpreters that Oxiray starts have it, without relative entries",
+    "LD_LIBRARY_PATH": "the same",
+    "TZ": "the page shows times in that zone, as every program does",
+    "CARGO_PKG_VERSION": "it is read when the program is built",
+    "OUT_DIR": "it is read when the program is built",
+}
+
+
 def every() -> tuple[Variable, ...]:
     """All of them."""
-    return (*(variable for about in SETTINGS.values() for variable in about), *SET_HERE, *INTERNAL)
+    tables = (*SETTINGS.values(), *OF_OTHERS.values())
+    return (*(variable for about in tables for variable in about), *SET_HERE, *INTERNAL)
 
 
 def is_known(name: str) -> bool:
@@ -265,9 +388,10 @@ def page() -> str:
         "# Environment variables",
         "",
         "This page is made by `scripts/write-variables` from the register in `python/oxiray/_variables.py`. Variables of a",
-        "daemon are those that it was started with; workers inherit them.",
+        "daemon are those that it was started with; workers inherit them. Variables whose names others have given, such as those of",
+        "storage and devices, come after those of Ray and Oxiray. `PATH`, `HOME` and their like mean what they mean everywhere.",
     ]
-    for about, variables in SETTINGS.items():
+    for about, variables in (SETTINGS | OF_OTHERS).items():
         lines += ["", f"## {about}", "", "| Variable | What it says | Where it is not set |", "|---|---|---|"]
         lines += [f"| `{variable.name}` | {variable.meaning} | {variable.default} |" for variable in variables]
     for about, variables in (("Set for workers, jobs and pods", SET_HERE), ("Between processes of Oxiray, and in tests", INTERNAL)):
