@@ -286,7 +286,7 @@ OF_OTHERS: dict[str, tuple[Variable, ...]] = {
         Variable("CONDA_PREFIX", "the active environment of conda, by which others are found", "none"),
         Variable("CONDA_ENVS_PATH", "folders with environments of conda", "none"),
         Variable("CONDA_ENVS_DIRS", "the same", "none"),
-        Variable("PIP_[...]", "settings of pip that a driver has: installers of its runtime environments get them", "pip's own"),
+        Variable("PIP_[...]", "settings of pip in the `env_vars` of a runtime environment: its installer gets them", "pip's own"),
         Variable("UV_[...]", "the same, of uv", "uv's own"),
         Variable("CONDA_[...]", "the same, of conda", "conda's own"),
         Variable("MAMBA_[...]", "the same, of mamba", "mamba's own"),
