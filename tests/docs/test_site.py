@@ -40,6 +40,8 @@ QUESTIONS = [
     ("where are the log files", "guides/logging.html", "/tmp/oxiray-<uid>/logs/latest"),
     ("size of object store memory", "guides/sizing.html", "30 % of the available memory"),
     ("docker container memory limit", "guides/sizing.html", "Oxiray reads the limits of the control groups"),
+    ("docker run --gpus image", "containers.html", "the image needs no CUDA for that"),
+    ("supported Python versions glibc", "versions.html", "CPython 3.10 or newer"),
     ("out of memory worker killed", "guides/sizing.html", "before the kernel ends something else"),
     ("task is not schedulable", "troubleshooting.html", "No node can ever meet the request"),
     ("WorkerCrashedError", "troubleshooting.html", "names the log file with the stack"),
