@@ -74,6 +74,8 @@ def test_the_command_runs_the_operator_where_there_is_one(tmp_path: Path) -> Non
     [
         (["--address=127.0.0.1:1", "--keep-cluster"], "--keep-cluster, --keep-logs-at-head and --authority-file are of use with --head only"),
         (["--head", "--authority-file=/none"], "--authority-file is of use with --port only"),
+        (["--head", "--fresh", "--store=etcd://127.0.0.1:1/name"], "--fresh is of use with --head and without --store"),
+        (["--address=127.0.0.1:1", "--fresh"], "--fresh is of use with --head and without --store"),
         (["--head", "--join-wait=5"], "--join-wait is of use with --address=HOST:PORT and --token-file only"),
     ],
 )

@@ -99,11 +99,8 @@ fn says_what_is_kept(options: &StartOptions) -> bool {
     options.keep_cluster || options.authority_file.is_some() || options.of_head.keep_logs_at_head
 }
 
-fn config(options: &StartOptions) -> anyhow::Result<Config> {
-    let join = options.address.clone().filter(|_| !options.head);
-    if !options.head && join.is_none() {
-        bail!("say what to start: --head for a cluster, or --address=ADDRESS for one more node of a running cluster");
-    }
+/// Options on what a head keeps are refused where they would have no effect.
+fn check_what_is_kept(options: &StartOptions) -> anyhow::Result<()> {
     if options.store.store.is_some() && !options.head || options.store.standby && options.store.store.is_none() {
         bail!(
             "--store is of use with --head, and --standby with both: where a head keeps what must outlive it, and who waits to go on with that"
@@ -114,9 +111,24 @@ fn config(options: &StartOptions) -> anyhow::Result<Config> {
             "--keep-cluster, --keep-logs-at-head and --authority-file are of use with --head only: they say what it keeps"
         );
     }
+    if options.fresh && (!options.head || options.store.store.is_some()) {
+        bail!(
+            "--fresh is of use with --head and without --store: it discards what a killed head left on this machine. For a new \
+             cluster in etcd, name another one in --store"
+        );
+    }
     if options.authority_file.is_some() && options.port.is_none() {
         bail!("--authority-file is of use with --port only: without a port no other machine comes");
     }
+    Ok(())
+}
+
+fn config(options: &StartOptions) -> anyhow::Result<Config> {
+    let join = options.address.clone().filter(|_| !options.head);
+    if !options.head && join.is_none() {
+        bail!("say what to start: --head for a cluster, or --address=ADDRESS for one more node of a running cluster");
+    }
+    check_what_is_kept(options)?;
     if options.join_wait.is_some() && options.token_file.is_none() {
         bail!(
             "--join-wait is of use with --address=HOST:PORT and --token-file only: it waits for a head on another machine"
