@@ -16,7 +16,7 @@ from typing import NoReturn
 PYTHON_COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "compat": ("oxiray.compat:main", ("--format", "--json")),
     "debug": ("oxiray._commands:debug", ("--address", "--json")),
-    "doctor": ("oxiray._doctor:main", ("--address", "--json")),
+    "doctor": ("oxiray._doctor:main", ("--address", "--json", "--port")),
     "kill-actor": ("oxiray._commands:kill_actor", ("--address", "--force", "--name", "--namespace", "--no-restart")),
     "ray": ("oxiray._libraries.command:main", ("--as", "--from", "--output", "--untested")),
     "timeline": ("oxiray._commands:timeline", ("--address", "--filename")),
