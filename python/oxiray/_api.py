@@ -48,8 +48,9 @@ def remote(*args: Any, **options: Any) -> Any:
 
     Of functions:
 
-    num_returns: int, "streaming" or None. How many references a call returns; by default 1, or a stream of them from a
-        generator.
+    num_returns: int, "streaming", "dynamic" or None. How many references a call returns; by default 1, or a stream of them
+        from a generator. "dynamic" is deprecated: one reference, whose value is a DynamicObjectRefGenerator of references to
+        all that the call yielded. Use "streaming" instead.
     max_retries: int or None. How often it is run again after its worker died, -1 for always; by default
         RAY_TASK_MAX_RETRIES, else 3.
     retry_exceptions: bool or list of exception classes. Which of its exceptions are retried too; False by default.

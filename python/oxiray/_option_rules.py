@@ -92,8 +92,12 @@ def check_device_quantity(name: str, quantity: float, *, in_bundle: bool = False
     _core.check_quantity(name, float(quantity), in_bundle)
 
 
+#: What `num_returns` may be beside a number and None.
+NUM_RETURNS_WORDS = ("streaming", "dynamic")
+
+
 def _check_num_returns(_: str, value: Any) -> None:
-    if isinstance(value, str) and value not in ("streaming", "dynamic"):
+    if isinstance(value, str) and value not in NUM_RETURNS_WORDS:
         raise ValueError(
             f"num_returns is {value!r}, but accepts only None (one result, or a stream from a generator), a "
             "non-negative integer, 'streaming', or 'dynamic'"

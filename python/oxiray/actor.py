@@ -39,8 +39,9 @@ class ActorClassInheritanceException(TypeError):
 def method(*args: Any, **options: Any) -> Any:
     """Decorates a method of an actor with defaults for its calls, as `@method` or `@method(num_returns=2)`.
 
-    num_returns: int, "streaming" or None. How many references a call returns; by default 1, or a stream of them from a
-        generator.
+    num_returns: int, "streaming", "dynamic" or None. How many references a call returns; by default 1, or a stream of them
+        from a generator. "dynamic" is deprecated: one reference, whose value is a DynamicObjectRefGenerator of references to
+        all that the call yielded. Use "streaming" instead.
     concurrency_group: str or None. The group of the actor's threads that runs the method; by default that of all others.
     max_task_retries: int or None. How often a call is sent again after the actor's process died, -1 for always; by
         default what the actor says.

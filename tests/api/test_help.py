@@ -86,6 +86,15 @@ def test_decorators_list_every_option(function: str, table: dict[str, Any]) -> N
     assert missing(getattr(ray, function).__doc__ or "", table) == []
 
 
+@pytest.mark.parametrize("function", ["remote", "method"])
+def test_decorators_list_every_word_that_num_returns_may_be(function: str) -> None:
+    ((kind, text),) = entries(getattr(ray, function).__doc__ or "")["num_returns"]
+    assert set(re.findall(r'"(\w+)"', kind)) == set(rules.NUM_RETURNS_WORDS)
+    assert '"dynamic" is deprecated' in text
+    for word in rules.NUM_RETURNS_WORDS:
+        rules._check_num_returns("num_returns", word)
+
+
 def test_no_option_is_listed_that_is_not_there() -> None:
     known = {"init": {*parameters(), *_init_options._HIDDEN}, "remote": {*rules.TASK_RULES, *rules.ACTOR_RULES}}
     for function, options in known.items():
