@@ -26,11 +26,41 @@ def test_each_command_of_python_that_prints_data_prints_it_as_json() -> None:
         (("up", "cluster.yaml"), "Oxiray has no cluster launcher"),
         (("metrics", "launch-prometheus"), "--metrics-export-port=PORT"),
         (("sanity-check",), "oxiray doctor"),
+        (("history-server",), "oxiray dashboard --history=DIRECTORY"),
+        (("check-open-ports",), "oxiray doctor"),
     ],
 )
 def test_a_command_of_ray_that_is_not_there_says_what_to_do_instead(words: tuple[str, ...], says: str) -> None:
     told = " ".join(commands.run(*words, check=False).split())
     assert f"`{words[-1] if words[0] == 'metrics' else words[0]}` is a command of Ray's" in told and says in told
+
+
+def test_the_word_version_is_answered_with_the_option() -> None:
+    assert "`version` is no command: `oxiray --version` prints the version" in " ".join(commands.run("version", check=False).split())
+
+
+@pytest.mark.parametrize(
+    ("words", "argument", "says"),
+    [
+        (("device", "drain"), "<NODE/DEVICE>", "A node's identifier, or the beginning of it"),
+        (("drain",), "[NODE]", "The node's identifier, or the beginning of it"),
+        (("get",), "<ID>", "Its identifier, or the beginning of it"),
+        (("explain",), "<ID>", "or the beginning of it"),
+        (("logs",), "--session", "by its name or the beginning of it"),
+        (("job", "stop"), "<ID>", "The job's name, or the beginning of it"),
+        (("job", "submit"), "--working-dir", "or a .zip file at `s3://bucket/name.zip`"),
+    ],
+)
+def test_help_says_where_the_beginning_of_an_identifier_and_where_a_url_is_enough(words: tuple[str, ...], argument: str, says: str) -> None:
+    told = " ".join(commands.run(*words, "--help").split())
+    assert says in told.partition(f" {argument} ")[2], told
+
+
+def test_help_names_every_command_of_jobs() -> None:
+    _, _, below = commands.run("job", "--help").partition("Commands:\n")
+    listed = re.findall(r"^  ([a-z]+)  +\S", below.partition("\n\n")[0], re.MULTILINE)
+    named = re.search(r"status and output: ([a-z, ]+?) hardware ", " ".join(commands.run("--help").split()))
+    assert named and set(named[1].split(", ")) == set(listed) - {"help"} != set()
 
 
 def named_below_help() -> list[str]:

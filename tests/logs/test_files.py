@@ -144,6 +144,10 @@ def test_a_session_that_has_ended_is_read_by_its_name(tmp_path: Path) -> None:
 
     done = oxiray(f"--session={logs.name}", "task", task)
     assert done.stdout == "first\n", done
+    assert oxiray(f"--session={logs.name[:-4]}", "task", task).stdout == "first\n", "the beginning of the only such name is enough"
+    (logs.parent / f"{logs.name[:-4]}0000").mkdir()
+    either = oxiray(f"--session={logs.name[:-4]}")
+    assert either.returncode == 1 and "may be any of 2 identifiers" in either.stderr and logs.name in either.stderr
     listed = oxiray(f"--session={logs.name}").stdout.split()
     assert {"daemon.log", "index.jsonl"} < set(listed)
     unknown = oxiray("--session=another")

@@ -69,7 +69,7 @@ pub(crate) enum Order {
     Report(crate::dashboard::ReportOptions),
     /// Creates, lists and revokes the tokens with which machines join the cluster.
     Token(crate::token::TokenOptions),
-    /// Submits programs to the cluster, and shows their status and output: submit, status, logs, stop, list.
+    /// Submits programs to the cluster, and shows their status and output: submit, status, logs, stop, delete, list.
     Job(crate::job::JobOptions),
     /// Shows the accelerators of this machine, how they were found, and which ones were ruled out.
     Hardware(HardwareOptions),
@@ -629,7 +629,8 @@ pub(crate) enum DeviceVerb {
 
 #[derive(Debug, Args)]
 pub(crate) struct DeviceOrderOptions {
-    /// A node's identifier, name or address, and of its devices a number, RESOURCE:NUMBER, or a UUID or its beginning.
+    /// A node's identifier, or the beginning of it; or its name or address. Of its devices a number, RESOURCE:NUMBER, or a UUID
+    /// or the beginning of it.
     #[arg(value_name = "NODE/DEVICE")]
     pub(crate) device: String,
     /// The cluster's address; the default is the current cluster.

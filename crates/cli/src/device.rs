@@ -29,8 +29,9 @@ pub(crate) fn run(options: &DeviceCommand) -> anyhow::Result<()> {
 fn ask(order: &DeviceOrderOptions, asked: DeviceAsked, told: &str) -> anyhow::Result<()> {
     let Some((node, device)) = order.device.rsplit_once('/') else {
         bail!(
-            "`{}` names no device of a node: give NODE/DEVICE, such as 127.0.0.1/0, where NODE is the identifier, the name \
-             or the address of a node (`oxiray list nodes`), and DEVICE a number, RESOURCE:NUMBER or a UUID",
+            "`{}` names no device of a node: give NODE/DEVICE, such as 127.0.0.1/0, where NODE is the identifier of a node or \
+             the beginning of it, its name or its address (`oxiray list nodes`), and DEVICE a number, RESOURCE:NUMBER, or a UUID \
+             or the beginning of it",
             order.device
         );
     };

@@ -81,8 +81,9 @@ struct SubmitOptions {
     /// The job's runtime environment, JSON.
     #[arg(long, value_name = "JSON", conflicts_with = "runtime_env")]
     runtime_env_json: Option<String>,
-    /// A folder on the head's machine: the program runs in a copy of it. It wins over that of the runtime environment.
-    #[arg(long, value_name = "DIR")]
+    /// A folder or .zip file that the program runs in a copy of: one on the head's machine, or on this one where the job is
+    /// submitted to a dashboard; or a .zip file at `s3://bucket/name.zip`. It wins over that of the runtime environment.
+    #[arg(long, value_name = "DIRECTORY|FILE|URL")]
     working_dir: Option<String>,
     /// Texts that are stored with the job, as a JSON object.
     #[arg(long, value_name = "JSON")]

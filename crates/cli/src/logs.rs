@@ -60,7 +60,7 @@ pub(crate) struct LogsOptions {
     /// Only files that were written to within this time, such as 10m, 2h or 1d, and files of processes that still run.
     #[arg(long, value_parser = duration)]
     since: Option<Duration>,
-    /// A session that has ended, by its name; the logs of the last ones are kept.
+    /// A session that has ended, by its name or the beginning of it; the logs of the last ones are kept.
     #[arg(long, conflicts_with_all = ["node", "node_ip", "address"])]
     session: Option<String>,
     #[command(flatten)]
@@ -404,15 +404,15 @@ fn ended_session(name: &str) -> anyhow::Result<PathBuf> {
         .filter_map(|entry| entry.file_name().into_string().ok())
         .collect();
     known.sort_unstable();
-    let chosen = known.iter().rfind(|known| *known == name);
-    let Some(chosen) = chosen else {
+    if !known.iter().any(|known| known.starts_with(name)) {
         bail!(
             "no logs of a session `{name}` are kept in {}: there are those of {}",
             folder.display(),
             known.join(", ")
         );
-    };
-    Ok(folder.join(chosen))
+    }
+    let list = format!("the folders in {}", folder.display());
+    Ok(folder.join(identifiers::among(known.iter().map(String::as_str), name, ("session", &list))?))
 }
 
 fn since_ms(since: Option<Duration>) -> u64 {

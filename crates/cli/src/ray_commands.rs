@@ -1,6 +1,6 @@
 //! Commands of `ray` that are not there: what to do instead.
 
-use crate::python_commands;
+use crate::{called, python_commands};
 
 /// Names of commands, each group with its way out.
 const ADVICE: &[(&[&str], &str)] = &[
@@ -49,8 +49,8 @@ const ADVICE: &[(&[&str], &str)] = &[
     ),
     (
         &["check-open-ports"],
-        "a cluster opens no TCP port but those that options of `oxiray start` ask for: `--port` (for nodes of other machines), \
-         `--dashboard-port` and `--metrics-export-port`",
+        "`oxiray doctor` says which ports of this machine are free and who has the others, and whether those of a cluster can be \
+         reached",
     ),
     (
         &["launch-prometheus", "shutdown-prometheus"],
@@ -82,6 +82,9 @@ pub(crate) fn advice(command: &str) -> Option<String> {
              is installed in"
         ));
     }
+    if command == "version" {
+        return Some(format!("`version` is no command: `{} --version` prints the version", called::command()));
+    }
     let (_, advice) = ADVICE.iter().find(|(names, _)| names.contains(&command))?;
     Some(format!("`{command}` is a command of Ray's that Oxiray does not have: {advice}"))
 }
@@ -101,6 +104,10 @@ mod tests {
             assert!(names.iter().all(|name| !there.contains(name)), "{names:?} beside {there:?}");
         }
         assert_eq!(advice("statsu"), None);
+        assert_eq!(
+            advice("version").as_deref(),
+            Some("`version` is no command: `oxiray --version` prints the version")
+        );
     }
 
     /// Every command of Ray 2.60, its hidden ones among them, as its own program lists them.
