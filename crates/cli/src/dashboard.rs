@@ -36,10 +36,10 @@ struct HistoryOptions {
     /// at 127.0.0.1, until the command is interrupted.
     #[arg(long, value_name = "DIRECTORY|URL")]
     history: Option<String>,
-    /// With --history: the session, given by its whole name; the default is the one that was written last.
+    /// With --history: the session, given by its name or the beginning of it; the default is the one that was written last.
     #[arg(long, requires = "history")]
     session: Option<String>,
-    /// With --history: shows one job only, given by its whole identifier or its submission's name.
+    /// With --history: shows one job only, given by its identifier, its submission's name, or the beginning of one.
     #[arg(long, requires = "history")]
     job: Option<String>,
     /// With --history and --once-json: the moment, in milliseconds since 1970; the default is the last one that was recorded.
@@ -55,7 +55,7 @@ struct HistoryOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportOptions {
-    /// The job, given by its whole identifier or its submission's name.
+    /// The job, given by its identifier, its submission's name, or the beginning of one.
     job: String,
     /// The file to write.
     #[arg(long, short, value_name = "FILE.html")]
@@ -63,7 +63,8 @@ pub(crate) struct ReportOptions {
     /// Where the history lies: a directory, or `s3://bucket/prefix`; the default is where the current cluster records it.
     #[arg(long, value_name = "DIRECTORY|URL")]
     history: Option<String>,
-    /// The session, given by its whole name; the default is the one that was written last, or that of the current cluster.
+    /// The session, given by its name or the beginning of it; the default is the one that was written last, or that of the
+    /// current cluster.
     #[arg(long)]
     session: Option<String>,
     /// The cluster's address; the default is the current cluster.

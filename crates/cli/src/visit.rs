@@ -23,7 +23,7 @@ pub(crate) fn all() -> anyhow::Result<Vec<FoundSession>> {
 /// The session at `address`, or the current one.
 pub(crate) fn find(address: Option<&str>) -> anyhow::Result<FoundSession> {
     let all = heads_first(all()?);
-    let Some(address) = address.filter(|address| *address != "auto") else {
+    let Some(address) = address.filter(|address| !matches!(*address, "" | "auto")) else {
         return all.into_iter().next().ok_or_else(|| {
             anyhow!(
                 "no cluster of this user runs on this machine: start one with `oxiray start --head`, or run a program"

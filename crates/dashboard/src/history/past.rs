@@ -99,6 +99,17 @@ pub(crate) struct Past {
     until_ms: u64,
 }
 
+/// Who goes by this name, or else by one that begins so; all of these where that is not one.
+pub(crate) fn meant<'name>(wanted: &str, names: &[(&'name str, &'name str)]) -> Result<&'name str, Vec<&'name str>> {
+    if let Some((_, found)) = names.iter().find(|(name, _)| *name == wanted) {
+        return Ok(found);
+    }
+    let begin: BTreeSet<&str> =
+        names.iter().filter(|(name, _)| name.starts_with(wanted)).map(|(_, found)| *found).collect();
+    let begin: Vec<&str> = begin.into_iter().collect();
+    if let [found] = begin[..] { Ok(found) } else { Err(begin) }
+}
+
 /// The file that lines are read from.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FileNumber(u32);
@@ -455,15 +466,17 @@ impl Past {
         tables
     }
 
-    /// The job that goes by this identifier or this name.
-    pub(crate) fn job(&self, wanted: &str) -> Option<String> {
+    /// The job that goes by this identifier or this name, or by one that begins so; the jobs that begin so where that is not
+    /// one.
+    pub(crate) fn job(&self, wanted: &str) -> Result<String, Vec<String>> {
         let rows = self.rows("jobs", self.until_ms);
-        let is = |row: &&Row| {
+        let names = rows.iter().flat_map(|row| {
             let of = |name: &str| row.cells.get(name).and_then(Json::as_str);
-            of("submission") == Some(wanted) || of("job_id") == Some(wanted) || row.key == wanted
-        };
-        let found = rows.iter().find(is)?;
-        Some(found.cells.get("job_id").and_then(Json::as_str).unwrap_or(&found.key).to_owned())
+            let job = of("job_id").unwrap_or(&row.key);
+            [of("submission"), of("job_id"), Some(&row.key)].into_iter().flatten().map(move |name| (name, job))
+        });
+        let names: Vec<(&str, &str)> = names.collect();
+        meant(wanted, &names).map(str::to_owned).map_err(|several| several.into_iter().map(str::to_owned).collect())
     }
 
     /// Leaves out what belongs to other jobs.
@@ -678,8 +691,11 @@ mod tests {
             row(10, "tasks", "t", &json!({"state": "RUNNING", "job_id": "02000000"})),
             row(10, "nodes", "n", &json!({"alive": true})),
         ]);
-        assert_eq!(past.job("one").as_deref(), Some("01000000"));
-        assert_eq!((past.job("02000000").as_deref(), past.job("three")), (Some("02000000"), None));
+        for given in ["one", "on", "01000000", "01"] {
+            assert_eq!(past.job(given).as_deref(), Ok("01000000"), "{given}");
+        }
+        assert_eq!((past.job("02000000").as_deref(), past.job("three")), (Ok("02000000"), Err(Vec::new())));
+        assert_eq!(past.job("0"), Err(vec!["01000000".to_owned(), "02000000".to_owned()]));
         past.narrow("01000000");
         assert_eq!(
             (past.rows("jobs", 10).len(), past.rows("tasks", 10).len(), past.rows("nodes", 10).len()),

@@ -2,7 +2,7 @@
 
 use super::index::{INDEX, Index};
 use super::line::{CLUSTER, HistoryLine, SCHEMA};
-use super::past::Past;
+use super::past::{Past, meant};
 use super::shelf::{FileName, FoundFile, Shelf, ShelfError};
 use super::unpacking::unpack;
 use std::collections::BTreeMap;
@@ -48,6 +48,14 @@ pub(crate) enum ReadError {
         /// What was asked for.
         given: String,
         /// What there is.
+        known: String,
+    },
+    /// More than one begins so.
+    #[error("more than one begins with `{given}`: {known}; give more of it")]
+    Several {
+        /// What was asked for.
+        given: String,
+        /// What begins so.
         known: String,
     },
     /// It is of another version.
@@ -101,19 +109,28 @@ pub(crate) fn read(asked: &Asked) -> Result<Past, ReadError> {
         sessions.iter().max_by_key(|(name, changed)| (**changed, (*name).clone())).map(|(name, _)| name.clone());
     let newest = newest.ok_or_else(|| ReadError::Nothing { place: asked.place.clone() })?;
     let session = asked.session.clone().unwrap_or(newest);
-    if !sessions.contains_key(&session) {
-        let known = sessions.into_keys().collect::<Vec<_>>().join(", ");
-        return Err(ReadError::Session { place: asked.place, given: session, known });
-    }
+    let names: Vec<(&str, &str)> = sessions.keys().map(|name| (name.as_str(), name.as_str())).collect();
+    let session = match meant(&session, &names) {
+        Ok(found) => found.to_owned(),
+        Err(several) if several.is_empty() => {
+            let known = names.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+            return Err(ReadError::Session { place: asked.place, given: session, known });
+        }
+        Err(several) => return Err(ReadError::Several { given: session, known: several.join(", ") }),
+    };
     let mut past = Past::new(asked.most_bytes);
     read_session(&mut shelf, (&session, &found), asked.job.as_deref(), &mut past)?;
     past.finish();
     if let Some(wanted) = &asked.job {
-        let Some(job) = past.job(wanted) else {
+        let job = past.job(wanted).map_err(|several| {
+            let given = wanted.clone();
+            if !several.is_empty() {
+                return ReadError::Several { given, known: several.join(", ") };
+            }
             let rows = past.rows("jobs", u64::MAX);
             let known = rows.iter().map(|row| row.key.as_str()).collect::<Vec<_>>().join(", ");
-            return Err(ReadError::Job { given: wanted.clone(), session, known });
-        };
+            ReadError::Job { given, session, known }
+        })?;
         past.narrow(&job);
     }
     Ok(past)
@@ -135,12 +152,13 @@ fn read_session(
 ) -> Result<(), ReadError> {
     let index = index_of(shelf, session);
     // Where the index knows which job is meant, others need not be read.
-    let is_meant =
-        |id: &str| job.is_none_or(|job| id == job || index.jobs.get(id).is_some_and(|told| told.submission == job));
-    let is_known = index.jobs.keys().any(|id| job.is_some() && is_meant(id));
+    let names = index.jobs.iter().flat_map(|(id, told)| [(id.as_str(), id.as_str()), (&*told.submission, id.as_str())]);
+    let names: Vec<(&str, &str)> = names.collect();
+    let known = job.and_then(|job| meant(job, &names).ok());
+    let is_read = |name: &FileName| name.job == CLUSTER || known.is_none_or(|known| name.job == known);
     let mut files: Vec<(FileName, &FoundFile)> =
         found.iter().filter_map(|file| Some((FileName::read(&file.name)?, file))).collect();
-    files.retain(|(name, _)| name.session == session && (!is_known || name.job == CLUSTER || is_meant(&name.job)));
+    files.retain(|(name, _)| name.session == session && is_read(name));
     files.sort_by_key(|(name, _)| (name.job != CLUSTER, name.job.clone(), name.order()));
     for (name, file) in files {
         let number = past.file(&name.job);
@@ -203,6 +221,15 @@ mod tests {
         write(&folder.path().join("s/cluster.jsonl.gz"), BEGIN);
         let wanted = Asked { session: Some("t".into()), ..asked(folder.path()) };
         assert!(read(&wanted).expect_err("no such session").to_string().ends_with("there are s"));
+        write(&folder.path().join("session_1/cluster.jsonl.gz"), BEGIN);
+        write(&folder.path().join("session_2/cluster.jsonl.gz"), BEGIN);
+        let wanted = |given: &str| Asked { session: Some(given.into()), ..asked(folder.path()) };
+        assert!(
+            read(&wanted("s")).is_ok() && read(&wanted("session_2")).is_ok(),
+            "a whole name goes before beginnings"
+        );
+        let told = read(&wanted("session")).expect_err("two begin so").to_string();
+        assert!(told.contains("session_1, session_2") && told.contains("give more of it"), "{told}");
     }
 
     #[test]
