@@ -76,7 +76,7 @@ fn without_refused(host: &Host, detected: Detected, findings: &mut Findings) -> 
     }
     let moved = |pair: Pair| Some(Pair { one: *places.get(&pair.one)?, other: *places.get(&pair.other)?, ..pair });
     let pairs = detected.pairs.into_iter().filter_map(moved).collect();
-    (!kept.is_empty()).then(|| Detected { count: kept.len(), devices: kept, pairs, ..detected })
+    (!kept.is_empty()).then_some(Detected { count: kept.len(), devices: kept, pairs, ..detected })
 }
 
 // One resource maps to one vendor's variables, so only one vendor's GPUs can be offered.

@@ -22,7 +22,7 @@ const ADVICE: &[(&[&str], &str)] = &[
     ),
     (
         &["history-server"],
-        "`oxiray start --head --history=FOLDER` records a cluster, `oxiray dashboard --history=FOLDER` shows the page of what was \
+        "`oxiray start --head --history=DIRECTORY` records a cluster, `oxiray dashboard --history=DIRECTORY` shows the page of what was \
          recorded, and `oxiray report` writes one job of it into one file",
     ),
     (
