@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What there is to do instead.
-const MESSAGE: &str = "Oxiray has no Ray Serve, so nothing is made for a RayService: run the program in a RayJob, or \
-                       your server in a RayCluster behind a Service of yours";
+const MESSAGE: &str = "Oxiray does not deploy RayServices, since Ray Serve has no HTTP API for deployments here: run \
+                       `serve run` or the program in a RayJob, or in a RayCluster behind a Service of yours";
 
 /// Says once for each version of the object that nothing comes of it.
 pub(crate) async fn reconcile(object: Arc<DynamicObject>, context: Arc<Context>) -> Result<Action, LookError> {
