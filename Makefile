@@ -7,7 +7,7 @@
 #   compatibility  tests/compatibility on Oxiray and on Ray 2.60; writes docs/compatibility.md
 #   third-parties  the test suites of libraries written for Ray, on Oxiray and on Ray 2.60; writes docs/third-parties.md
 #   ecosystem  libraries written for Ray (Modin, joblib, ...) on Oxiray, Modin with a file of 1 GB
-#   libraries  cases of Ray Data, Ray Tune, Ray Serve and RLlib, over the files of Ray's official wheel, against recorded values, and with processes killed under them; libraries-on-ray: on Ray too
+#   libraries  cases of Ray Data, Ray Tune, Ray Serve and RLlib, over the files of Ray's official wheel, on one node and on two, against recorded values, and with processes killed under them; libraries-on-ray: on Ray too
 #   bench-libraries  the same cases on Oxiray and on Ray by turns, on one node and on two; writes benches/LIBRARIES.md
 #   library-names  which names of Ray its libraries need and nothing here has, of RAY_VERSION; nothing of Ray runs
 #   bench-scheduler  a million requests on up to 10,000 machines, in one process, and one plan of the autoscaler; writes benches/SCHEDULER.md and GROWTH.md
@@ -153,6 +153,7 @@ third-parties: venv
 
 libraries: $(BUILD)/libraries/installed
 	$(VENV)/bin/python scripts/libraries
+	$(VENV)/bin/python scripts/libraries --nodes 2
 	$(BUILD)/libraries/bin/python tests/libraries/faults.py
 
 libraries-on-ray: $(BUILD)/libraries/installed $(BUILD)/ray-libraries/made
