@@ -10,6 +10,8 @@ from oxiray import _cli
 
 #: How long a command or a connection may take.
 LIMIT_S = 10.0
+#: The statuses of a program that did not end in time, and of one that cannot be started, as those of `timeout` and of shells.
+TIMED_OUT, NOT_STARTED = 124, 127
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,9 @@ def output_of(program: Path, *arguments: str, told: str = "", limit_s: float = L
             [program, *arguments], input=told, capture_output=True, text=True, errors="replace", check=False, timeout=limit_s
         )
     except subprocess.TimeoutExpired:
-        return 127, f"it did not answer within {limit_s:g} s"
+        return TIMED_OUT, f"it did not answer within {limit_s:g} s"
     except OSError as error:
-        return 127, error.strerror or str(error)
+        return NOT_STARTED, error.strerror or str(error)
     return done.returncode, done.stdout.strip() if done.returncode == 0 else done.stderr.strip()
 
 

@@ -91,9 +91,17 @@ def _who_has(inode: str) -> int | None:
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
             with contextlib.suppress(OSError):
-                if any(os.readlink(file) == f"socket:[{inode}]" for file in os.scandir(process / "fd")):
+                if any(_leads_to(file.path) == f"socket:[{inode}]" for file in os.scandir(process / "fd")):
                     return int(process.name)
     return None
+
+
+def _leads_to(link: str) -> str:
+    """What a descriptor is of; nothing where it was closed meanwhile."""
+    try:
+        return os.readlink(link)
+    except OSError:
+        return ""
 
 
 def why_not_free(port: int) -> str:

@@ -6,6 +6,7 @@ Invariant: a command is read, not run; only what is a native `oxiray` is asked f
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import sys
 import sysconfig
@@ -54,17 +55,21 @@ def read(path: Path) -> Script:
         return Script(path, "", None, is_native=True)
     text = begin.decode(errors="replace")
     imported = re.search(r"^\s*from (\S+) import \w+", text, re.MULTILINE)
-    return Script(path, imported.group(1) if imported else "", _interpreter(text), is_native=False)
+    return Script(path, imported.group(1) if imported else "", _interpreter(text, path), is_native=False)
 
 
-def _interpreter(text: str) -> Path | None:
-    """The interpreter of a script; pip writes a long path behind `exec`, and `env` finds one on PATH."""
+def _interpreter(text: str, path: Path) -> Path | None:
+    """The interpreter of a script; pip and uv write a long path behind `exec`, and `env` finds one on PATH."""
     named = re.match(r"#!\s*(\S+/env)\s+(\S+)", text)
     if named:
         found = shutil.which(named.group(2))
         return Path(found) if found else None
-    if long := re.match(r"#!/bin/sh\n'''exec' \"?(.+?)\"? \"\$0\"", text):
-        return Path(long.group(1))
+    if long := re.match(r"#!/bin/sh\n'''exec' (.+) \"\$0\" \"\$@\"", text):
+        written = long.group(1)
+        # uv writes where an environment that can be moved has it: beside the script.
+        is_beside = written.startswith('"$(dirname')
+        name = shlex.split(written.rpartition('"/')[2] if is_beside else written)[0]
+        return path.resolve().parent / name if is_beside else Path(name)
     short = re.match(r"#!\s*(\S+)", text)
     return Path(short.group(1)) if short else None
 
@@ -81,6 +86,11 @@ def _found(name: str) -> Script | None:
         return read(Path(path)) if path else None
     except OSError:
         return Script(Path(path or name), "", None, is_native=False)
+
+
+def _is_shim(script: Script) -> bool:
+    """Whether a version manager (pyenv, asdf, mise) chooses the environment of the command when it runs."""
+    return not script.is_native and not script.module and script.path.parent.name == "shims"
 
 
 def _is_this_environment(script: Script) -> bool:
@@ -110,6 +120,8 @@ def _of_oxiray(script: Script | None) -> Finding:
         return ok(check, f"none on PATH; {own or f'{sys.executable} -m oxiray._cli'} is this interpreter's")
     if script.is_native:
         return _of_program(check, script.path)
+    if _is_shim(script):
+        return ok(check, f"{script.path} is a shim: the version manager chooses whose command it runs")
     if script.module != _OWN_MODULES["oxiray"]:
         return warning(check, f"{script.path} is not the command of the Python package", _first_on_path("oxiray"))
     if not _is_this_environment(script):
@@ -131,6 +143,8 @@ def _of_ray(script: Script | None) -> Finding:
     check = "command ray"
     if script is None:
         return ok(check, "none on PATH; commands of `ray` are those of `oxiray`")
+    if _is_shim(script):
+        return ok(check, f"{script.path} is a shim: the version manager chooses whose command it runs")
     if script.module == _RAYS_MODULE:
         found = f"{script.path} is Ray's own ({script.interpreter}): it starts and finds clusters of Ray, and none of Oxiray"
         if _alias.is_installed() and _own("ray"):

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from oxiray import _cli
-from oxiray._doctor_findings import Finding, ok, output_of, warning
+from oxiray._doctor_findings import NOT_STARTED, TIMED_OUT, Finding, ok, output_of, warning
 
 #: How full a disk may be that objects are spilled to, unless RAY_local_fs_capacity_threshold says otherwise.
 DISK_FULL_SHARE = 0.95
-#: How long storage may take: its program itself asks again for 8 s.
+#: How long storage may take; its program would wait for an answer for a minute.
 STORAGE_LIMIT_S = 30.0
 #: A file that nobody has: that it is not there is an answer, to whom the storage lets look.
 UNUSED = "oxiray-doctor"
@@ -98,7 +98,10 @@ def _of_storage(check: str, url: str) -> Finding:
     status, said = output_of(program, "files", "--url", url, told=f"get {UNUSED}\n", limit_s=STORAGE_LIMIT_S)
     if status == 0 and said.startswith(("gone ", "bytes ")) and _NO_BUCKET not in said:
         return ok(check, f"{url} answers, and lets these credentials look what is there")
-    if status == 127:
+    if status == TIMED_OUT:
+        advice = "See whether AWS_ENDPOINT_URL and AWS_REGION name the storage that you mean, and whether a firewall lets connections to it through."
+        return warning(check, f"{url} did not answer within {STORAGE_LIMIT_S:g} s", advice)
+    if status == NOT_STARTED:
         return warning(check, f"{url} cannot be asked: {program}: {said}", "Reinstall the wheel `oxiray`, which has this program.")
     # What failed and what to do, in the program's words: they name the variable that is missing.
     text = re.sub(r"^(error:|gone|refused|away) ", "", said)

@@ -34,8 +34,8 @@ _watching: dict[bytes, list[Callable[[bytes], None]]] = {}
 #: What the thread prints with.
 _printer: _Printer | None = None
 
-#: Who is given a kind of news besides its being shown (`lines`, `notice`): the kind, and what is called.
-_listening: list[tuple[str, Callable[..., None]]] = []
+#: Who is given a kind of news besides its being shown (`lines`, `notice`): the kind, what is called, and what when none comes any more.
+_listening: list[tuple[str, Callable[..., None], Callable[[], None]]] = []
 
 #: Whether the lines of workers are shown with whose they are; structured logs say it themselves.
 _with_names = True
@@ -116,6 +116,11 @@ def _serve() -> None:
         _tell_news(printer)
     finally:
         printer.finish()
+        with _lock:
+            ended = [end for _, _, end in _listening]
+            _listening.clear()
+        for end in ended:
+            end()
 
 
 def _tell_news(printer: _Printer) -> None:
@@ -147,9 +152,9 @@ def _tell_news(printer: _Printer) -> None:
         del rest
 
 
-def listen(kind: str, act: Callable[..., None]) -> Callable[[], None]:
-    """Calls `act` with each piece of news of this kind, before it is shown; returns what ends that."""
-    entry = (kind, act)
+def listen(kind: str, act: Callable[..., None], ended: Callable[[], None]) -> Callable[[], None]:
+    """Calls `act` with each piece of news of this kind, before it is shown, and `ended` when the connection ends; returns what ends that."""
+    entry = (kind, act, ended)
     with _lock:
         _listening.append(entry)
 
@@ -165,7 +170,7 @@ def _let_hear(kind: str, told: list[Any]) -> None:
     if not _listening:
         return
     with _lock:
-        acts = [act for wanted, act in _listening if wanted == kind]
+        acts = [act for wanted, act, _ in _listening if wanted == kind]
     for act in acts:
         try:
             act(*told)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from oxiray import _api, _session
-from oxiray.exceptions import RayError
+from oxiray.exceptions import RayError, RayTaskError, TaskUnschedulableError
 from oxiray.runtime_context import get_runtime_context
 from oxiray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -133,14 +133,17 @@ class RayletKiller(NodeKillerBase):
     async def _kill_resource(self, *resource: Hashable) -> bool:
         node_id = str(resource[0])
         there = NodeAffinitySchedulingStrategy(node_id=node_id, soft=False)
+        died: RayError | None = None
         try:
             await _kill_own_daemon.options(scheduling_strategy=there).remote()
-        except RayError:
-            pass  # it died with its node, as it was to
+        except (RayTaskError, TaskUnschedulableError):
+            raise
+        except RayError as error:
+            died = error  # with its node, as it was to
         until = time.monotonic() + _SEEN_LIMIT_S
         while any(node["NodeID"] == node_id and node["Alive"] for node in _api.nodes()):
             if time.monotonic() > until:
-                raise TimeoutError(f"node {node_id} is still seen as alive {_SEEN_LIMIT_S:.0f} s after its daemon was killed")
+                raise TimeoutError(f"node {node_id} is still seen as alive {_SEEN_LIMIT_S:.0f} s after its daemon was to be killed") from died
             await asyncio.sleep(_LOOK_S)
         return True
 

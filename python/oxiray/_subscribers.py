@@ -35,10 +35,10 @@ class _Subscriber:
         if not _session.is_initialized():
             raise RuntimeError(f"{type(self).__name__} reads what the cluster tells this program: call ray.init() first")
         if self._leave is None:
-            self._leave = _events.listen(self._kind, self._keep)
+            self._leave = _events.listen(self._kind, self._keep, self.close)
 
     def close(self) -> None:
-        """Has nothing more be kept; who waits in `poll` goes on."""
+        """Has nothing more be kept; who waits in `poll` goes on. The end of the connection does the same."""
         leave, self._leave = self._leave, None
         if leave is not None:
             leave()

@@ -23,6 +23,9 @@ from watching import wait_until
 #: As pip writes a command.
 SCRIPT = "#!{interpreter}\n# -*- coding: utf-8 -*-\nimport re\nimport sys\nfrom {module} import main\nif __name__ == '__main__':\n    sys.exit(main())\n"
 LONG_SCRIPT = "#!/bin/sh\n'''exec' \"{interpreter}\" \"$0\" \"$@\"\n' '''\nfrom {module} import main\nif __name__ == '__main__':\n    sys.exit(main())\n"
+#: As uv writes one with a long path, and one in an environment that can be moved.
+UV_SCRIPT = LONG_SCRIPT.replace('"{interpreter}"', "'{interpreter}'")
+MOVABLE_SCRIPT = LONG_SCRIPT.replace('"{interpreter}"', "\"$(dirname -- \"$(realpath -- \"$0\")\")\"/'python'")
 ALIAS, OXIRAY, RAY = "oxiray_ray_alias.command", "oxiray._cli", "ray.scripts.scripts"
 
 
@@ -56,7 +59,7 @@ def on_path() -> tuple[Finding, Finding]:
     return oxiray, ray
 
 
-@pytest.mark.parametrize("form", [SCRIPT, LONG_SCRIPT], ids=["short", "long"])
+@pytest.mark.parametrize("form", [SCRIPT, LONG_SCRIPT, UV_SCRIPT], ids=["short", "long", "of uv"])
 def test_commands_of_this_interpreter_are_as_they_should_be(path: Path, form: str) -> None:
     write(path / "oxiray", OXIRAY, form=form)
     write(path / "ray", ALIAS, form=form)
@@ -64,6 +67,23 @@ def test_commands_of_this_interpreter_are_as_they_should_be(path: Path, form: st
         (True, f"{path}/oxiray is this interpreter's"),
         (True, f"{path}/ray is Oxiray's, and this interpreter's"),
     ]
+
+
+def test_a_command_that_can_be_moved_is_of_the_environment_it_lies_in(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(path / "oxiray", OXIRAY, form=MOVABLE_SCRIPT)
+    assert f"than this interpreter: {path}/python" in on_path()[0].found
+    monkeypatch.setattr(sys, "executable", str(path / "python3"))
+    assert on_path()[0].is_ok
+
+
+def test_shims_of_version_managers_are_no_fault(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shims = path / "shims"
+    shims.mkdir()
+    monkeypatch.setenv("PATH", str(shims))
+    for name in ("oxiray", "ray"):
+        (shims / name).write_text('#!/usr/bin/env bash\nset -e\nexec "/opt/pyenv/bin/pyenv" exec "${0##*/}" "$@"\n')
+        (shims / name).chmod(0o755)
+    assert [(one.is_ok, "the version manager chooses" in one.found) for one in on_path()] == [(True, True)] * 2
 
 
 def test_an_interpreter_that_env_finds_is_the_one_on_path(path: Path) -> None:
@@ -231,6 +251,7 @@ def test_the_folder_of_spilled_objects_is_looked_at(spilled: pytest.MonkeyPatch,
             (found,) = _doctor_storage.spilling()
         return found
 
+    spilled.setattr(_doctor_storage.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(100 << 30, 50 << 30, 50 << 30))
     assert said(tmp_path).is_ok and said(f"file://{tmp_path}").found.startswith(f"{tmp_path}, ")
     assert said(json.dumps({"type": "filesystem", "params": {"directory_path": [str(tmp_path)]}}), _doctor_storage.CONFIG).is_ok
     missing = said(tmp_path / "none")
@@ -277,6 +298,17 @@ def test_storage_is_asked_and_says_what_is_missing(spilled: pytest.MonkeyPatch, 
     assert not plain.is_ok and plain.advice == "Name an endpoint with https://, or set AWS_ALLOW_HTTP=true."
     stranger = said(**s3.variables | {"AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": SECRET})
     assert not stranger.is_ok and stranger.advice.startswith("Look at AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY")
+
+
+def test_storage_that_does_not_answer_is_told(spilled: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        for name, value in {"AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": "true", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}.items():
+            spilled.setenv(name, value)
+        spilled.setenv(_doctor_storage.PLACE, "s3://b/p")
+        spilled.setattr(_doctor_storage, "STORAGE_LIMIT_S", 1.0)
+        (found,) = _doctor_storage.spilling()
+    assert not found.is_ok and found.found == "s3://b/p did not answer within 1 s" and "AWS_ENDPOINT_URL" in found.advice
 
 
 def test_a_bucket_that_is_not_there_is_told(spilled: pytest.MonkeyPatch, tmp_path: Path) -> None:

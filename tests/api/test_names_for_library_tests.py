@@ -16,6 +16,7 @@ from typing import Any
 import oxiray
 import oxiray.util
 import pytest
+from homes import free_port
 from oxiray._private import authentication_test_utils, test_utils
 from oxiray._private.runtime_env import virtualenv_utils
 from oxiray.cluster_utils import Cluster
@@ -215,8 +216,8 @@ def test_requests_bring_the_token_unless_the_caller_does(monkeypatch: pytest.Mon
 
 
 def test_servers_are_waited_for_and_results_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    port = free_port()
+    with socket.create_server(("127.0.0.1", port)):
         assert test_utils.wait_until_server_available(f"127.0.0.1:{port}")
     assert not test_utils.wait_until_server_available(f"127.0.0.1:{port}", timeout_ms=200)
     with pytest.raises(ValueError, match="host:port"):

@@ -1,4 +1,7 @@
-"""Every option of every command is in a page that somebody wrote, where a reader meets it beside what it is for."""
+"""The name of every option is in a page that somebody wrote, and not in the reference of commands alone.
+
+An option that several commands have counts as named where one of them is meant.
+"""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 A block is not compiled itself: it has no imports, and often only the lines that matter. Each of its paragraphs stands in one of the
 programs in crates/oxiray/examples, all of a block in the same one, but for comments and the places of spaces and line ends. `…`
-stands for lines that are left out. `tests/rust/test_page.py` runs `documented.rs`, and crates/oxiray/tests/examples.rs the others;
-`cuda.rs` is built by `make cuda-example` alone, and runs where there is a GPU.
+stands for lines that are left out. `tests/rust/test_page.py` runs `documented.rs`, and crates/oxiray/tests/examples.rs runs
+`accelerators.rs` and `tour.rs`; `cuda.rs` is built by `make cuda-example` alone, and runs where there is a GPU.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Every block of code on the site: Python is run, and shell commands are compared with the program's own help.
 
 The pages are those of the site's navigation. Blocks of Python that need an environment of its own (PyTorch, Ray's libraries, a
-Rust program) are run by tests that have it (`site_pages.ELSEWHERE`); none is left out. Those that need more than this machine has
+Rust program) are run by tests that have it (`site_pages.ELSEWHERE`): that with Ray Data by `make libraries`, the others by
+`make test`. Those that need more than this machine has
 (GPUs, several nodes) get that as a setting (`settings.NEEDED`). Blocks of Rust are parts of programs that cargo compiles and its
 tests run (`test_rust_blocks.py`).
 """
@@ -103,7 +104,8 @@ def commands_of_python() -> set[str]:
 def wrong(line: str) -> str | None:
     """What is not known of a line's commands; None where all is."""
     inner = re.findall(r"[<$]\(([^()]*)\)", line)
-    words = shlex.shlex(re.sub(r"[<$]\([^()]*\)", "INNER", line), posix=True, punctuation_chars="|&;")
+    without_inner = re.sub(r"[<$]\([^()]*\)", "INNER", line)
+    words = shlex.shlex(re.sub(r"\d*>&\d", "", without_inner), posix=True, punctuation_chars="|&;")
     words.whitespace_split = True
     single: list[list[str]] = [[]]
     for word in words:
@@ -117,8 +119,11 @@ def wrong(line: str) -> str | None:
 
 def wrong_command(words: list[str]) -> str | None:
     """What is not known of one command; None where all is."""
-    while re.fullmatch(r"\w+=.*", words[0]):
+    words = [word for word in words if not re.fullmatch(r"\d*[<>]+.*", word)]
+    while words and re.fullmatch(r"\w+=.*", words[0]):
         words = words[1:]
+    if not words:
+        return None
     program = words[0]
     if program == "source":
         return None if words[1:] == ["INNER"] else f"source reads {words[1:]}"

@@ -58,7 +58,7 @@ norms: 1448.15
 trained: 1
 root: 1.4142135623730951, content: ["apple"], rows: 3
 """
-    assert without_pids(done.stdout) == without_pids(hosts + of_devices + others)
+    assert without_pids(done.stdout) == without_pids("\n".join([hosts.rstrip("\n"), of_devices.rstrip("\n"), others]))
 
 
 @pytest.mark.parametrize("page", site_pages.run_by(site_pages.WITH_RUST), ids=lambda page: page.name)

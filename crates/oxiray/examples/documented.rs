@@ -1,4 +1,5 @@
-//! What docs/rust.md shows, as a program: `tests/rust/test_page.py` runs it, and compares the blocks of the page with this file.
+//! What docs/rust.md shows, as a program: `tests/rust/test_page.py` runs it, and
+//! `tests/docs/test_rust_blocks.py` compares the blocks of the page with it.
 //!
 //! It is run where the folders lie that it ships, with the Python module `partner` to be found (`OXIRAY_PYTHON`, `PYTHONPATH`).
 

@@ -30,8 +30,10 @@ def set_auth_token_path(token: str | None, path: str | Path) -> None:
     file = Path(path)
     if token is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.touch(mode=0o600)
-        file.write_text(token)
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
+            # One that was there before may have been for others to read.
+            os.fchmod(opened.fileno(), 0o600)
+            opened.write(token)
     os.environ["RAY_AUTH_TOKEN_PATH"] = str(file)
     os.environ.pop("RAY_AUTH_TOKEN", None)
 

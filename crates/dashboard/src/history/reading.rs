@@ -1,11 +1,11 @@
 //! Reads the history of a session.
 
-use super::index::{INDEX, Index};
+use super::index::{INDEX, Index, IndexedJob};
 use super::line::{CLUSTER, HistoryLine, SCHEMA};
 use super::past::{Past, meant};
 use super::shelf::{FileName, FoundFile, Shelf, ShelfError};
 use super::unpacking::unpack;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 use std::path::Path;
 use thiserror::Error;
@@ -151,11 +151,12 @@ fn read_session(
     past: &mut Past,
 ) -> Result<(), ReadError> {
     let index = index_of(shelf, session);
-    // Where the index knows which job is meant, others need not be read.
-    let names = index.jobs.iter().flat_map(|(id, told)| [(id.as_str(), id.as_str()), (&*told.submission, id.as_str())]);
-    let names: Vec<(&str, &str)> = names.collect();
-    let known = job.and_then(|job| meant(job, &names).ok());
-    let is_read = |name: &FileName| name.job == CLUSTER || known.is_none_or(|known| name.job == known);
+    // Where the index knows the job by its whole name, others need not be read. A submission may have had several drivers, each
+    // with a file of its own.
+    let is_meant = |id: &str, told: &IndexedJob| job.is_some_and(|job| id == job || told.submission == job);
+    let of_job = index.jobs.iter().filter(|(id, told)| is_meant(id, told));
+    let known: BTreeSet<&str> = of_job.map(|(id, _)| id.as_str()).collect();
+    let is_read = |name: &FileName| name.job == CLUSTER || known.is_empty() || known.contains(name.job.as_str());
     let mut files: Vec<(FileName, &FoundFile)> =
         found.iter().filter_map(|file| Some((FileName::read(&file.name)?, file))).collect();
     files.retain(|(name, _)| name.session == session && is_read(name));
@@ -243,6 +244,26 @@ mod tests {
         assert_eq!(past.rows("jobs", 5).len(), 1);
         let wanted = Asked { job: Some("two".into()), ..asked(folder.path()) };
         assert!(read(&wanted).expect_err("no such job").to_string().ends_with("there are one"));
+    }
+
+    #[test]
+    fn all_drivers_of_a_submission_are_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let task =
+            r#"{"at_ms":5,"kind":"row","list":"tasks","key":"t","cells":{"state":"FINISHED","job_id":"02000000"}}"#;
+        write(&folder.path().join("s/cluster.jsonl.gz"), &format!("{BEGIN}\n{}", JOB.replace("01000000", "02000000")));
+        write(&folder.path().join("s/01000000.jsonl.gz"), &JOB.replace("\"at_ms\":5", "\"at_ms\":4"));
+        write(&folder.path().join("s/02000000.jsonl.gz"), task);
+        let mut index = Index::default();
+        for id in ["01000000", "02000000"] {
+            index.set_job(id.to_owned(), IndexedJob { submission: "one".to_owned(), ..IndexedJob::default() });
+        }
+        index.set_job("03000000".to_owned(), IndexedJob { submission: "one-more".to_owned(), ..IndexedJob::default() });
+        fs::write(folder.path().join("s").join(INDEX), serde_json::to_vec(&index).expect("JSON")).expect("written");
+        for given in ["one", "on"] {
+            let past = read(&Asked { job: Some(given.into()), ..asked(folder.path()) }).expect("it is read");
+            assert_eq!((past.rows("jobs", 5).len(), past.rows("tasks", 5).len()), (1, 1), "{given}");
+        }
     }
 
     #[test]
