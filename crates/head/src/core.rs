@@ -12,7 +12,7 @@ use oxiray_ids::{JobId, NodeId, ObjectId, PlacementGroupId, WorkerId, WorkerNumb
 use oxiray_journal::Rows;
 use oxiray_machine::{
     DeviceQuestion, DeviceSlot, Effect, Exceeded, Key, Level, Measured, Monitored, NodeCore, Numbers, Plan, Residue,
-    TemplateKey,
+    Settled, TemplateKey,
 };
 use oxiray_resources::{Quantity, ResourceName};
 use oxiray_wire::message::{
@@ -29,14 +29,15 @@ use std::time::{Duration, Instant};
 pub struct Core {
     role: Role,
     numbers: Numbers,
+    now: Instant,
 }
 
 #[derive(Debug)]
 enum Role {
     /// The head of a cluster, and its machine.
-    Head(Box<HeadCore>),
+    Head(Box<Settled<HeadCore>>),
     /// A machine that serves a head elsewhere.
-    Member(Box<NodeCore>),
+    Member(Box<Settled<NodeCore>>),
 }
 
 impl Core {
@@ -46,7 +47,7 @@ impl Core {
     pub fn new(plan: Plan, session: String, address: String, monitored: Monitored, now: Instant) -> Self {
         let numbers = Numbers::default();
         let head = HeadCore::new(plan, (session, address), monitored, numbers.clone(), now);
-        Self { role: Role::Head(Box::new(head)), numbers }
+        Self { role: Role::Head(Box::new(Settled::new(head))), numbers, now }
     }
 
     /// A number that names nothing else.
@@ -58,7 +59,7 @@ impl Core {
     pub fn member(plan: Plan, session: String, address: String, monitored: Monitored, now: Instant) -> Self {
         let numbers = Numbers::default();
         let node = NodeCore::new(plan, (session, address), monitored, numbers.clone(), now);
-        Self { role: Role::Member(Box::new(node)), numbers }
+        Self { role: Role::Member(Box::new(Settled::new(node))), numbers, now }
     }
 
     fn head(&self) -> Option<&HeadCore> {
@@ -96,25 +97,30 @@ impl Core {
 impl Core {
     /// Tells what time it is; call it before a batch of events.
     pub fn set_now(&mut self, now: Instant) {
+        self.now = now;
         match &mut self.role {
-            Role::Head(head) => head.set_now(now),
-            Role::Member(node) => node.set_now(now),
+            Role::Head(head) => head.quietly().set_now(now),
+            Role::Member(node) => node.quietly().set_now(now),
         }
     }
 
     /// Tells what the wall clock shows, in milliseconds since 1970; nothing but what listings say follows from it.
     pub fn set_wall_clock(&mut self, now_ms: u64) {
-        self.at_head(|head| head.set_wall_clock(now_ms));
+        if let Role::Head(head) = &mut self.role {
+            head.quietly().set_wall_clock(now_ms);
+        }
     }
 
-    /// Serves whoever waits, after a batch of events, and returns what is to be done.
+    /// Serves whoever waits, after a batch of events, and returns what is to be done: nothing, and at once, where none of
+    /// the events was for the core and no alarm rings.
     pub fn settle(&mut self) -> Vec<Effect> {
+        let is_due = self.next_alarm().is_some_and(|at| at <= self.now);
         match &mut self.role {
-            Role::Head(head) => head.settle(),
-            Role::Member(node) => {
+            Role::Head(head) => head.settle_where(is_due, HeadCore::settle),
+            Role::Member(node) => node.settle_where(is_due, |node| {
                 node.settle();
                 std::mem::take(node.effects())
-            }
+            }),
         }
     }
 
@@ -283,9 +289,9 @@ impl Core {
     pub fn store_holds(&mut self, bytes: u64) {
         match &mut self.role {
             // It is told of when the core settles.
-            Role::Head(head) => head.store_holds(bytes),
-            Role::Member(node) => node.store_holds(bytes),
-        }
+            Role::Head(head) => head.tell(|head| head.store_holds(bytes)),
+            Role::Member(node) => node.tell(|node| node.store_holds(bytes)),
+        };
     }
 
     /// A preparation is done, with the command that starts interpreters in it, or with the reason why not.

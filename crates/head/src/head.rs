@@ -98,7 +98,7 @@ use crate::resumption::first_number;
 use crate::workers::Workers;
 pub use holdings::LENT;
 use oxiray_ids::{Chance, NodeId, WorkerId};
-use oxiray_machine::{Effect, Key, Monitored, NodeCore, Numbers, Plan};
+use oxiray_machine::{Effect, Key, Monitored, NodeCore, Numbers, Plan, Settled};
 use oxiray_wire::Message;
 use oxiray_wire::message::HeadOrder;
 pub use records::table;
@@ -110,7 +110,7 @@ use std::time::Instant;
 #[derive(Debug)]
 pub(crate) struct HeadCore {
     /// The head's own machine.
-    own: NodeCore,
+    own: Settled<NodeCore>,
     members: Members,
     clients: Clients,
     workers: Workers,
@@ -141,7 +141,7 @@ impl HeadCore {
         let mut own = NodeCore::new(plan, (session, address), monitored, numbers, now);
         let joined = own.serve(None, String::new());
         let mut core = Self {
-            own,
+            own: Settled::new(own),
             members: Members::of(joined),
             clients: Clients::default(),
             workers: Workers::default(),
@@ -194,7 +194,7 @@ impl HeadCore {
     /// Tells what time it is; call it before a batch of events.
     pub(crate) fn set_now(&mut self, now: Instant) {
         self.clock.set_now(now);
-        self.own.set_now(now);
+        self.own.quietly().set_now(now);
     }
 
     /// Tells what the wall clock shows, in milliseconds since 1970; from it follow what listings say,
@@ -208,9 +208,9 @@ impl HeadCore {
         self.clock.next_alarm().into_iter().chain(self.own.next_alarm()).min()
     }
 
-    /// Bytes that objects take in this machine's store; told of when this settles.
-    pub(crate) fn store_holds(&mut self, bytes: u64) {
-        self.own.store_holds(bytes);
+    /// Bytes that objects take in this machine's store; told of when this settles. Returns whether that is news.
+    pub(crate) fn store_holds(&mut self, bytes: u64) -> bool {
+        self.own.tell(|own| own.store_holds(bytes))
     }
 
     fn new_key(&mut self) -> Key {

@@ -79,16 +79,31 @@ impl HeadCore {
 
     /// What is to be done stands in one list, in order, whoever of the two adds to it.
     fn lend_out<T>(&mut self, tell: impl FnOnce(&mut NodeCore) -> T) -> T {
-        std::mem::swap(&mut self.out, self.own.effects());
+        self.swap_effects();
         let told = tell(&mut self.own);
-        std::mem::swap(&mut self.out, self.own.effects());
+        self.swap_effects();
         told
+    }
+
+    fn swap_effects(&mut self) {
+        std::mem::swap(&mut self.out, self.own.quietly().effects());
+    }
+
+    /// Has its machine settle, where that was told something or its alarm rings.
+    fn settle_own(&mut self) {
+        self.exchange();
+        if self.own.take_told() || self.own.next_alarm().is_some_and(|at| at <= self.clock.now) {
+            self.swap_effects();
+            self.own.quietly().settle();
+            self.swap_effects();
+            self.exchange();
+        }
     }
 
     /// Passes on what its machine reports and is ordered to do, until neither has anything to say.
     fn exchange(&mut self) {
         loop {
-            for report in self.own.reports() {
+            for report in self.own.quietly().reports() {
                 self.own_said(report);
             }
             let orders = self.members.orders_of_own();
@@ -167,22 +182,32 @@ impl HeadCore {
 impl HeadCore {
     /// Serves whoever waits, after a batch of events, and returns what is to be done.
     pub(crate) fn settle(&mut self) -> Vec<Effect> {
-        self.with_own(NodeCore::settle);
+        self.settle_own();
         self.run_alarms();
         self.refuse_unprepared();
-        while self.serve() {
-            self.exchange();
-        }
-        self.notice_never_placed();
-        self.look_after_waiting();
-        self.start_submissions();
-        self.exchange();
+        self.serve_whoever_waits();
         self.answer_census();
         self.tell_growth();
         self.tell_changes();
         self.tell_chronicle();
         let made = std::mem::take(&mut self.out);
         self.hold_back(made)
+    }
+
+    /// Until nothing becomes free by what follows.
+    fn serve_whoever_waits(&mut self) {
+        loop {
+            while self.serve() {
+                self.exchange();
+            }
+            self.notice_never_placed();
+            self.look_after_waiting();
+            self.start_submissions();
+            self.exchange();
+            if !self.pending.is_due {
+                return;
+            }
+        }
     }
 
     fn run_alarms(&mut self) {

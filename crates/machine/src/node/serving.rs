@@ -274,11 +274,12 @@ impl NodeCore {
         }
     }
 
-    /// Bytes that objects take in this node's store.
-    pub fn store_holds(&mut self, bytes: u64) {
+    /// Bytes that objects take in this node's store; whether that is news.
+    pub fn store_holds(&mut self, bytes: u64) -> bool {
         // In steps, so that not every object is told of.
         let step = (self.plan.store_bytes / STORE_STEPS).max(1);
-        self.usage.store_used = bytes.div_ceil(step) * step;
+        let used = bytes.div_ceil(step) * step;
+        std::mem::replace(&mut self.usage.store_used, used) != used
     }
 
     /// How the machine and its workers' processes are.
