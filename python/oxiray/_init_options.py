@@ -139,8 +139,8 @@ DOCUMENTATION = """Connects to a cluster, or starts a private one on this machin
     device_isolation: "variable", "watch", "fence", "require" or None. How far a new cluster keeps devices from those that they
         were not granted to: by variables, by variables and a look at what is open, by the kernel where that is possible, or
         by the kernel in any case; by default OXIRAY_DEVICE_ISOLATION, else "variable". An option of Oxiray's own.
-    device_violations: "tell", "end" or None. What becomes of a process that "watch" finds with a device open which it was not
-        granted: its driver is told, or it is ended besides; by default OXIRAY_DEVICE_VIOLATIONS, else "tell". An option of
+    device_violations: "report", "end" or None. What becomes of a process that "watch" finds with a device open which it was not
+        granted: it is reported to its driver, or ended as well; by default OXIRAY_DEVICE_VIOLATIONS, else "report". An option of
         Oxiray's own.
     gpu_memory: int, float, str or None. How much memory each GPU of a new cluster has, in bytes or as "80GiB", for requests
         with gpu_memory=; by default what is found. An option of Oxiray's own.

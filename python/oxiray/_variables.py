@@ -75,7 +75,7 @@ SETTINGS: dict[str, tuple[Variable, ...]] = {
             "`DeviceDeadlockError` (0 to 86400)",
             "10",
         ),
-        Variable("OXIRAY_DEADLOCK", "`tell`: their drivers are told, and no call fails; `fail`", "`fail`"),
+        Variable("OXIRAY_DEADLOCK", "`report`: their drivers are notified, and no call fails; `fail`", "`fail`"),
         Variable("OXIRAY_PREEMPTION", "`on`: work that was made with `preemptible=True` ends early for work of a higher priority; `off`", "`off`"),
         Variable("OXIRAY_PREEMPTION_GRACE_S", "for how many seconds preempted work may go on after it was told (0 to 86400)", "30"),
         Variable(
@@ -121,8 +121,8 @@ SETTINGS: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "OXIRAY_DEVICE_VIOLATIONS",
-            "what becomes of a process that has a device open which it was not granted: `tell` its driver, or `end` it besides",
-            "tell",
+            "what becomes of a process that has a device open which it was not granted: `report` it to its driver, or `end` it as well",
+            "report",
         ),
         Variable(
             "OXIRAY_GPU_MEMORY",

@@ -404,7 +404,7 @@ def test_a_program_that_waits_as_long_as_it_takes(case: str) -> None:
 
 
 def test_drivers_may_only_be_told(start: Any, capfd: pytest.CaptureFixture[str]) -> None:
-    start(1, "tell")
+    start(1, "report")
     waiting = parent.remote(Barrier.remote(1))
     said: list[str] = []
 
@@ -419,7 +419,7 @@ def test_drivers_may_only_be_told(start: Any, capfd: pytest.CaptureFixture[str])
 
 
 def test_a_mode_that_there_is_not(start: Any) -> None:
-    with pytest.raises(ValueError, match="OXIRAY_DEADLOCK is `hang`; it is to be `tell` or `fail`"):
+    with pytest.raises(ValueError, match="OXIRAY_DEADLOCK is `hang`; it is to be `report` or `fail`"):
         start(1, "hang")
 
 
@@ -441,7 +441,7 @@ def test_across_machines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_who_asks_why_it_waits_is_told_of_a_deadlock_that_was_found(start: Any) -> None:
-    start(2, "tell")
+    start(2, "report")
     barrier = Barrier.remote(2)
     parents = [parent.remote(barrier) for _ in range(2)]
     waiting = ("name", "=", "leaf"), ("state", "=", "PENDING_NODE_ASSIGNMENT")
@@ -452,7 +452,7 @@ def test_who_asks_why_it_waits_is_told_of_a_deadlock_that_was_found(start: Any) 
         told = explain(identifier)
         reason = told["deadlock"]["reason"]
         assert reason.count("`parent` (pid ") == 2 and reason.count("waits for `leaf`") == 2, reason
-        assert reason in told["reason"] and "OXIRAY_DEADLOCK is `tell`" in reason, told
+        assert reason in told["reason"] and "OXIRAY_DEADLOCK is `report`" in reason, told
         assert "fails_in_s" not in told["deadlock"] and told["deadlock"]["found_s"] >= 0, told
         shown = subprocess.run(
             [native_binary(), "explain", "--wide", identifier], capture_output=True, text=True, check=True, timeout=60

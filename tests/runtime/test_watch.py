@@ -200,5 +200,5 @@ def test_what_is_not_fenced_is_watched(fencing, tmp_path: Path) -> None:
 
 def test_there_are_two_things_that_may_become_of_it() -> None:
     ray.shutdown()
-    with pytest.raises(ValueError, match="is `forgive`; it is to be `tell` or `end`"):
+    with pytest.raises(ValueError, match="is `forgive`; it is to be `report` or `end`"):
         ray.init(num_cpus=1, device_isolation="watch", device_violations="forgive")

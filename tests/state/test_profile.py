@@ -209,7 +209,7 @@ def test_it_is_printed_as_a_table_and_written_in_the_formats_of_tools(address: s
     assert all(int(line.rsplit(" ", 1)[1]) >= 0 and ";computes;" in line for line in folded if "Busy.inner" in line)
     assert run("profile", target, "--seconds=1", "--format=folded", f"--address={address}").startswith("pid ")
     refused = run("profile", target, "--output=profile", f"--address={address}", check=False)
-    assert "tells no format" in refused and not (Path.cwd() / "profile").exists()
+    assert "has no ending that names a format" in refused and not (Path.cwd() / "profile").exists()
 
 
 def test_more_stacks_than_an_answer_has_room_for(address: str, busy: Any) -> None:

@@ -129,9 +129,9 @@ pub(crate) struct DeviceOptions {
     /// start a node or run work that cannot be fenced. The default is `variable`.
     #[arg(long, value_name = "variable|watch|fence|require")]
     pub(crate) device_isolation: Option<String>,
-    /// What happens to a process that `watch` finds with a device open that it was not granted: `tell` reports it to the driver,
+    /// What happens to a process that `watch` finds with a device open that it was not granted: `report` reports it to the driver,
     /// `end` also ends the process, and its work fails with DeviceViolationError.
-    #[arg(long, value_name = "tell|end")]
+    #[arg(long, value_name = "report|end")]
     pub(crate) device_violations: Option<String>,
     /// The memory of each GPU, as a number of bytes or as in `80GiB`; the default is the size that is detected. Requests with
     /// gpu_memory= need GPUs of a known size.

@@ -243,7 +243,7 @@ pub(crate) fn named(visitor: &mut Visitor, given: &str) -> anyhow::Result<String
 
 /// One job, as the head tells of it.
 fn one(visitor: &mut Visitor, action: SubmissionAction, id: &str) -> anyhow::Result<Submission> {
-    visitor.ask(asked(action, id), ANSWER_LIMIT)?.jobs.pop().context("the head told of no job")
+    visitor.ask(asked(action, id), ANSWER_LIMIT)?.jobs.pop().context("the head's answer has no job")
 }
 
 fn submit(options: &SubmitOptions) -> anyhow::Result<()> {
@@ -252,7 +252,7 @@ fn submit(options: &SubmitOptions) -> anyhow::Result<()> {
     let id = options.submission_id.clone().unwrap_or_default();
     let asked = SubmissionAsked { spec: Some(spec), ..asked(SubmissionAction::Submit, &id) };
     let told = visitor.ask(asked, ANSWER_LIMIT)?;
-    let job = told.jobs.first().context("the head told of no job")?;
+    let job = told.jobs.first().context("the head's answer has no job")?;
     let mut lines = std::io::stderr();
     // Standard output is the program's. Where nobody reads the rest, nobody is to be told.
     let _ = writeln!(lines, "Job {} is submitted.", job.id);
@@ -350,7 +350,7 @@ fn print(visitor: &mut Visitor, id: &str, follow: bool) -> anyhow::Result<Submis
     loop {
         let asked = SubmissionAsked { offset, ..asked(SubmissionAction::Read, id) };
         let told = visitor.ask(asked, ANSWER_LIMIT)?;
-        let job = told.jobs.into_iter().next().context("the head told of no job")?;
+        let job = told.jobs.into_iter().next().context("the head's answer has no job")?;
         out.write_all(&told.printed)?;
         out.flush()?;
         offset += told.printed.len() as u64;

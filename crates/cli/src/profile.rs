@@ -36,7 +36,7 @@ impl Format {
             Some("json") => Ok(Self::Speedscope),
             Some("txt" | "folded") => Ok(Self::Folded),
             _ => bail!(
-                "the name {} tells no format: let it end with .svg, .json, .txt or .folded, or add --format",
+                "the name {} has no ending that names a format: let it end with .svg, .json, .txt or .folded, or add --format",
                 file.display()
             ),
         }

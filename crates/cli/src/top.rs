@@ -102,7 +102,7 @@ impl Watch {
     fn catch_up(&mut self, view: View) -> anyhow::Result<()> {
         loop {
             let told = self.visitor.chronicle(self.recorded.cursor, &[], Some(EVENTS_AT_FIRST), ANSWER_LIMIT)?;
-            let batch = told.context("the head did not tell what happened")?;
+            let batch = told.context("the head did not report what happened")?;
             let has_more = batch.has_more;
             self.recorded.apply(batch);
             if !has_more {
@@ -323,7 +323,7 @@ impl Watch {
         let task = Some(TaskId::from_hex(id)?);
         let told = self.end(None, task)?;
         Ok(vec![format!(
-            "{told} processes of its job were told, of which its owner cancels it: it leaves the tree when it has ended"
+            "{told} processes of its job were asked, of which its owner cancels it: it leaves the tree when it has ended"
         )])
     }
 

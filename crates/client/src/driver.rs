@@ -67,7 +67,7 @@ pub enum NotEntered {
     #[error("the daemon did not answer within {} s", GREETING_LIMIT.as_secs())]
     Silent,
     /// The stream ended.
-    #[error("the daemon did not answer: {0}. Its daemon.log tells more")]
+    #[error("the daemon did not answer: {0}. Its daemon.log says more")]
     Ended(#[from] ConnectionError),
     /// The daemon says what is not understood.
     #[error("the daemon did not greet back: it is of another build")]

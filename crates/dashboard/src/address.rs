@@ -78,13 +78,14 @@ pub(crate) fn tell(session: &Path, scheme: &str, bound: SocketAddr) -> anyhow::R
     let ip = if bound.ip().is_unspecified() { IpAddr::from([127, 0, 0, 1]) } else { bound.ip() };
     let url = format!("{scheme}://{}", SocketAddr::new(ip, bound.port()));
     let text = json!({"url": url, "pid": std::process::id()}).to_string();
-    write(&session.join(DASHBOARD), &text).context("the address cannot be told")?;
+    write(&session.join(DASHBOARD), &text).context("the address cannot be published")?;
     Ok(url)
 }
 
 /// Tells where this session's history is recorded.
 pub(crate) fn tell_history(session: &Path, place: &str) -> anyhow::Result<()> {
-    write(&session.join(HISTORY), &json!({"place": place}).to_string()).context("the place of history cannot be told")
+    write(&session.join(HISTORY), &json!({"place": place}).to_string())
+        .context("the place of history cannot be published")
 }
 
 /// Writes a file that is whole or not there.

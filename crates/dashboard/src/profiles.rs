@@ -114,7 +114,7 @@ impl Profiles {
 
 /// PROFILES-1.
 fn may_look(request: &Request) -> Result<(), Refusal> {
-    let why = "Forbidden: this token only reads, and stacks are told to who may write: ask with the token that writes";
+    let why = "Forbidden: this token only reads, and stacks are shown to who may write: ask with the token that writes";
     if request.right == Right::All { Ok(()) } else { Err(Refusal(StatusCode::FORBIDDEN, why.to_owned())) }
 }
 
@@ -269,7 +269,7 @@ fn is_of_python(query: &Query) -> Result<(), String> {
             .to_owned());
     }
     if query.flag("subprocesses")? {
-        return Err("subprocesses=1: processes that a program starts itself are not told of: leave it out".to_owned());
+        return Err("subprocesses=1: processes that a program starts itself are not included: leave it out".to_owned());
     }
     Ok(())
 }

@@ -104,7 +104,7 @@ pub(crate) fn tell_health(options: &HealthOptions) -> anyhow::Result<()> {
     block_on(async {
         let mut asks_to_end = signal(SignalKind::terminate())?;
         let porch = open_health(Ipv4Addr::LOCALHOST.into(), options.port, Vec::new())?;
-        say(&format!("the node's health is told at {}", porch.address()));
+        say(&format!("the node's health is served at {}", porch.address()));
         asks_to_end.recv().await;
         Ok(())
     })

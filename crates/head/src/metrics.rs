@@ -135,7 +135,7 @@ gauges! {
     ComponentOwnMb: "ray_component_uss_mb", "The same in MB";
     ComponentShared: "ray_component_shared_bytes", "Bytes of their memory that they share with others";
     ComponentGpuMemory: "ray_component_gpu_memory_mb", "MiB of GPUs' memory that the workers of a name have";
-    ComponentGpu: "ray_component_gpu_percentage", "How much of one GPU the workers of a name take, in percent, where its driver tells";
+    ComponentGpu: "ray_component_gpu_percentage", "How much of one GPU the workers of a name take, in percent, where its driver reports it";
     ComponentFiles: "ray_component_num_fds", "Files that the workers of a name have open";
     WorkerEvictions: "ray_memory_manager_worker_eviction_total", "Workers that were ended because memory ran out";
     WorkerFailures: "ray_node_manager_unexpected_worker_failure_total", "Workers that died without anybody wanting it";

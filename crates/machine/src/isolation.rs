@@ -219,7 +219,7 @@ impl IsolationPlan {
 /// The kernel's numbers of nodes; an error where one is not known.
 fn numbers_of<'a>(nodes: impl IntoIterator<Item = &'a DeviceNode>) -> Result<Vec<DeviceNumber>, String> {
     let numbers = nodes.into_iter().map(|node| {
-        let number = node.number.ok_or_else(|| format!("nobody tells which number {} has", node.path))?;
+        let number = node.number.ok_or_else(|| format!("the device number of {} is not known", node.path))?;
         Ok(DeviceNumber { major: number.major, minor: number.minor })
     });
     numbers.collect()

@@ -106,7 +106,7 @@ pub struct MachineConfig {
     /// How far devices are kept from those that they were not granted to; as `OXIRAY_DEVICE_ISOLATION` says where it is
     /// left out.
     pub device_isolation: Option<String>,
-    /// What becomes of a worker that has a device open which it was not granted: `tell` or `end`; as
+    /// What becomes of a worker that has a device open which it was not granted: `report` or `end`; as
     /// `OXIRAY_DEVICE_VIOLATIONS` says where it is left out.
     pub device_violations: Option<String>,
     /// Bytes of memory that each GPU has, in place of what is found.
@@ -316,7 +316,7 @@ pub enum PlanError {
         given: String,
     },
     /// Nothing of the kind can be done about deadlocks.
-    #[error("{DEADLOCK_VARIABLE} is `{given}`; it is to be `tell` or `fail`")]
+    #[error("{DEADLOCK_VARIABLE} is `{given}`; it is to be `report` or `fail`")]
     Deadlock {
         /// What was asked for.
         given: String,
@@ -354,7 +354,7 @@ pub enum PlanError {
     },
     /// Nothing of the kind becomes of a worker.
     #[error(
-        "what becomes of a process with a device that it was not granted is `{given}`; it is to be `tell` or `end`, as \
+        "what becomes of a process with a device that it was not granted is `{given}`; it is to be `report` or `end`, as \
          --device-violations= or in {VIOLATIONS_VARIABLE}"
     )]
     Violations {
@@ -556,7 +556,8 @@ fn pins_workers(asked: Option<&str>) -> Result<bool, PlanError> {
 /// What was asked for, of workers that have devices open which they were not granted.
 fn ends_violators(asked: Option<&str>) -> Result<bool, PlanError> {
     match asked.map(str::trim) {
-        None | Some("" | "tell") => Ok(false),
+        // `tell` is what `report` was called first.
+        None | Some("" | "report" | "tell") => Ok(false),
         Some("end") => Ok(true),
         Some(given) => Err(PlanError::Violations { given: given.to_owned() }),
     }
@@ -649,7 +650,8 @@ fn deadlock_wait(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Dur
     let wait = seconds(DEADLOCK_WAIT_VARIABLE, variable(DEADLOCK_WAIT_VARIABLE))?;
     match variable(DEADLOCK_VARIABLE).as_deref().map(str::trim) {
         None | Some("" | "fail") => Ok(wait.or(Rules::default().deadlock)),
-        Some("tell") => Ok(None),
+        // `tell` is what `report` was called first.
+        Some("report" | "tell") => Ok(None),
         Some(given) => Err(PlanError::Deadlock { given: given.to_owned() }),
     }
 }
@@ -752,8 +754,9 @@ mod tests {
         };
         assert_eq!(wait("", ""), Ok(Some(Duration::from_secs(10))));
         assert_eq!(wait("fail", "2.5"), Ok(Some(Duration::from_millis(2500))));
+        assert_eq!(wait("report", "2.5"), Ok(None));
         assert_eq!(wait("tell", "2.5"), Ok(None));
-        assert!(wait("hang", "").is_err_and(|text| text.contains("`tell` or `fail`")));
+        assert!(wait("hang", "").is_err_and(|text| text.contains("`report` or `fail`")));
         assert!(wait("", "never").is_err_and(|text| text.contains("OXIRAY_DEADLOCK_WAIT_S is `never`")));
     }
 

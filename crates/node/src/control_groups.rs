@@ -150,7 +150,7 @@ impl ControlGroups {
     fn make(limits: Option<&Limits>, options: Options, session: &Path) -> Self {
         let name = new_name();
         let place = |controller: &str| -> Result<Place, String> {
-            let limits = limits.ok_or("the kernel does not tell what this process is bounded by")?;
+            let limits = limits.ok_or("the limits of this process cannot be read")?;
             if !limits.are_real() {
                 return Err("the machine is a recorded one".to_owned());
             }

@@ -66,7 +66,7 @@ pub(crate) struct OpenJournal {
 fn told_of(opened: &Opened) -> String {
     let dropped = format!("the last {} bytes of the journal were dropped", opened.torn);
     match &opened.kept {
-        None => format!("{dropped}: writing them was cut short, so nobody was told"),
+        None => format!("{dropped}: writing them was cut short, so nobody was answered"),
         Some(kept) => format!(
             "{dropped}, which are no part of it: the machine stopped while they were written, so that nobody was told, or \
              something else wrote them. They are kept in {}",

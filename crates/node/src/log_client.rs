@@ -484,8 +484,7 @@ impl Desk {
             self.serve_followers();
             self.keeper.rest(now_ms());
             if let Some(trouble) = self.keeper.new_trouble() {
-                let text =
-                    format!("{}. What workers print is shown all the same; this is not told again", trouble.text);
+                let text = format!("{}. What workers print is shown all the same; this is not repeated", trouble.text);
                 self.post.post(LogTold::Trouble(text));
             }
         }

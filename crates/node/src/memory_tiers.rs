@@ -133,7 +133,7 @@ fn why_not(tier: MemoryTier, library: &str, gpus: &DeviceOffer, (host, offer): (
         MemoryTier::Watched => {
             let is_told = DeviceProcesses::of(host, offer).iter().any(|of| of.resource() == gpus.resource());
             let why = if !is_told {
-                "no library tells who has memory of these GPUs"
+                "no library reports who has memory of these GPUs"
             } else if !sees_all() {
                 "processes have other numbers here than the GPUs' library gives them, as in most containers"
             } else {
@@ -152,10 +152,10 @@ fn why_not(tier: MemoryTier, library: &str, gpus: &DeviceOffer, (host, offer): (
 fn kernels_regions(gpus: &DeviceOffer, limits: Option<&Limits>) -> Result<BTreeMap<String, String>, String> {
     if !LIMITED_BY_KERNEL.contains(&gpus.family.key) {
         return Err(
-            "only drivers of AMD's and Intel's GPUs are known to tell the kernel what processes have".to_owned()
+            "only drivers of AMD's and Intel's GPUs are known to report to the kernel what processes have".to_owned()
         );
     }
-    let limits = limits.ok_or("the kernel does not tell what this process is bounded by")?;
+    let limits = limits.ok_or("the limits of this process cannot be read")?;
     let root = limits.unified_root().ok_or("no control groups of version 2 are mounted, or this process is in none")?;
     let file = root.join(CAPACITY);
     let capacity = read(&file).ok_or_else(|| {
@@ -168,15 +168,15 @@ fn kernels_regions(gpus: &DeviceOffer, limits: Option<&Limits>) -> Result<BTreeM
         let mut of_device = names.filter(|name| name.starts_with(&prefix));
         match (of_device.next(), of_device.next()) {
             (Some(region), None) => drop(regions.insert(address.to_owned(), region.to_owned())),
-            (None, _) => return Err(format!("{} tells nothing of the GPU at {address}", file.display())),
+            (None, _) => return Err(format!("{} has nothing about the GPU at {address}", file.display())),
             // Whose tiles are devices of their own here, and not to the kernel, or the other way round.
             (Some(_), Some(_)) => {
-                return Err(format!("{} tells of several memories of the GPU at {address}", file.display()));
+                return Err(format!("{} lists several memories of the GPU at {address}", file.display()));
             }
         }
     }
     if regions.is_empty() {
-        return Err("nothing tells where the GPUs are on the PCI bus".to_owned());
+        return Err("the PCI addresses of the GPUs are not known".to_owned());
     }
     why_no_device_memory(limits).map_or(Ok(regions), Err)
 }
@@ -293,7 +293,7 @@ mod tests {
         };
         assert!(hint("").contains("dmem.capacity: that takes Linux 6.14"), "{}", hint(""));
         let other = hint("drm/0000:ff:00.0/vram 17163091968\n");
-        assert!(other.contains("tells nothing of the GPU at "), "{other}");
+        assert!(other.contains("has nothing about the GPU at "), "{other}");
         let offer = mi300x().1;
         let slots = offer.of(ResourceName::GPU.as_str()).expect("GPUs").slots.iter().flatten();
         let regions: Vec<String> =
@@ -303,7 +303,7 @@ mod tests {
         assert_eq!((plan.tiers, plan.regions.len()), (vec![MemoryTier::Dmem], 8));
         assert!(plan.regions.values().all(|region| regions.contains(region)));
         let tiles = hint(&format!("{all}{}1 1000\n", regions[7]));
-        assert!(tiles.contains("tells of several memories of the GPU at "), "{tiles}");
+        assert!(tiles.contains("lists several memories of the GPU at "), "{tiles}");
         let (_, warnings) = planned_by_kernel("dmem,framework", "").expect("it is not required");
         assert!(warnings[0].contains("not kept by `dmem`, which does not work here"), "{warnings:?}");
         let error = planned("require:dmem", "", None).expect_err("there is none").to_string();

@@ -153,7 +153,7 @@ async fn ask(
     let answer = tokio::task::spawn_blocking(move || head::ask(address, &token, asked)).await;
     match answer.map_err(|error| error.to_string())?? {
         Err(failure) => Ok(Err(failure)),
-        Ok(told) => told.jobs.into_iter().next().map(Ok).ok_or_else(|| "the head told of no job".to_owned()),
+        Ok(told) => told.jobs.into_iter().next().map(Ok).ok_or_else(|| "the head's answer has no job".to_owned()),
     }
 }
 
@@ -166,7 +166,7 @@ async fn act(action: &JobAction, job: &RayJob, place: Option<&Place>, context: &
         (JobAction::Stop, Some(place)) => {
             let id = job.status.job_id.as_deref().unwrap_or_default();
             if let Err(why) = ask(head::about(SubmissionAction::Stop, id), place, job, context).await {
-                say(&format!("job {namespace}/{}: its head cannot be told to end it: {why}", job.metadata.name));
+                say(&format!("job {namespace}/{}: its head cannot be asked to end it: {why}", job.metadata.name));
             }
         }
         (JobAction::DeleteCluster, Some(place)) if place.cluster.is_own => {

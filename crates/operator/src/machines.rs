@@ -58,7 +58,7 @@ pub(crate) async fn tell(
         };
         let annotations = json!({MACHINE_LABELS_ANNOTATION: labels});
         let written = context.api.annotate_pod(namespace, &pod.name, &pod.uid, &annotations).await;
-        written.asked(format!("tell pod {} of its machine", pod.name))?;
+        written.asked(format!("write the machine of pod {} to it", pod.name))?;
         Ok(refusal)
     });
     let told = futures::stream::iter(told.collect::<Vec<_>>());

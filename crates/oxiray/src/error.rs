@@ -22,7 +22,7 @@ pub enum Error {
     Task(Box<TaskError>),
     /// The value was not there in time.
     #[error(
-        "the value was not there in time: its task waits for resources or still runs. `oxiray status` tells what waits"
+        "the value was not there in time: its task waits for resources or still runs. `oxiray status` shows what waits"
     )]
     TimedOut,
     /// The process that ran the task died.

@@ -22,7 +22,7 @@ const CAUSE_MAX: usize = 1 << 20;
 /// ```
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no error that a caller could be told of",
+    message = "`{Self}` is no error that a caller could be sent",
     label = "the error of a remote function implements `Display`",
     note = "one that implements serde's `Serialize` and `DeserializeOwned`, too, is had by the caller as it is, with `Error::cause`"
 )]

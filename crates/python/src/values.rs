@@ -202,7 +202,7 @@ fn await_values(
             let missing = ids.iter().filter(|id| runtime.peek(**id).is_none()).count();
             let text = format!(
                 "Get timed out: some object(s) not ready. {missing} of {} values were not there within {} s: their tasks wait for resources or still run. \
-                 `oxiray status` tells what waits and for what",
+                 `oxiray status` shows what waits and for what",
                 ids.len(),
                 timeout.unwrap_or_default()
             );

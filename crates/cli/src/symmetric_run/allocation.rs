@@ -144,7 +144,7 @@ fn by_address(address: &str, options: &SymmetricRunOptions) -> anyhow::Result<Pl
     let is_own = TcpListener::bind(SocketAddr::new(resolved.ip(), 0)).is_ok();
     if nodes > 1 && resolved.ip().is_loopback() {
         bail!(
-            "{address} is an address of every machine, so that no other node could tell which is the head: name one that the others reach"
+            "{address} is an address of every machine, so that no other node could find the head by it: name one that the others reach"
         );
     }
     let handover = match &options.start.token_file {

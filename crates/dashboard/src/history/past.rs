@@ -514,7 +514,7 @@ impl Past {
 /// A job or a task that went on when it was last heard of.
 fn unheard(cells: &mut Map<String, Json>) {
     cells.insert("state".to_owned(), "UNKNOWN".into());
-    cells.insert("message".to_owned(), "It was not heard of again after the head came back.".into());
+    cells.insert("message".to_owned(), "Nothing more of it was reported after the head came back.".into());
 }
 
 /// A row that goes on at a seam and is not told of soon after is over there; a job or a task is not known any more.

@@ -240,7 +240,7 @@ fn what_is_next(left: Option<Duration>) -> String {
         Some(left) => {
             format!("In {} s one of them fails, so that the others go on", (left.as_secs_f64() * 10.0).round() / 10.0)
         }
-        None => "They wait until one of them is cancelled (OXIRAY_DEADLOCK is `tell`)".to_owned(),
+        None => "They wait until one of them is cancelled (OXIRAY_DEADLOCK is `report`)".to_owned(),
     }
 }
 

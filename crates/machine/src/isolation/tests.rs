@@ -116,7 +116,7 @@ fn a_tier_is_never_more_than_what_is_known() {
     let (nothing, watched) = (DeviceTier::Variable, DeviceTier::Watched);
     let cases: [(&Offer, Own<'_>, &str, DeviceTier); 4] = [
         (&unknown, &[], "it is not known which device nodes GPU 0 has", nothing),
-        (&unnumbered, &[], "nobody tells which number /dev/gpu1 has", nothing),
+        (&unnumbered, &[], "the device number of /dev/gpu1 is not known", nothing),
         (&known, &opted_out, "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES in its environment", watched),
         (&known, &listed, "CUDA_VISIBLE_DEVICES in its environment", watched),
     ];

@@ -128,7 +128,7 @@ impl Environments {
             Some(Outcome { error: Some(text), .. }) => Err(text),
             Some(Outcome { command, .. }) if status == 0 => Ok(command),
             _ => Err(format!(
-                "the process that installs it {} without a word; {} tells more",
+                "the process that installs it {} without a word; {} says more",
                 describe_status(status),
                 logs.join("daemon.log").display()
             )),

@@ -13,7 +13,7 @@ impl Daemon {
                 None => {}
                 Some(Ok(pid)) => {
                     self.children.reaper.register(pid);
-                    self.log.line(&format!("oxiray-dashboard is started for {name}, pid {pid}; {name}.log tells more"));
+                    self.log.line(&format!("oxiray-dashboard is started for {name}, pid {pid}; {name}.log says more"));
                 }
                 Some(Err(error)) => self.log.line(&format!("oxiray-dashboard cannot be started for {name}: {error}")),
             }

@@ -96,7 +96,7 @@ impl Daemon {
         }
         for key in self.workers.overdue(self.turn.now) {
             self.log
-                .line(&format!("worker {key} is told to be gone before what it printed is written: the disk is slow"));
+                .line(&format!("worker {key} is reported as gone before what it printed is written: the disk is slow"));
             self.worker_is_kept(key, None);
         }
     }

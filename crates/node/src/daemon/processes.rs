@@ -42,7 +42,7 @@ impl Daemon {
 
     pub(super) fn fork_worker(&mut self, key: Key, template: TemplateKey, is_fenced: bool) {
         if let Err(why) = self.children.templates.runs(template) {
-            let unknown = "could not be started: its interpreter does not run; daemon.log tells more";
+            let unknown = "could not be started: its interpreter does not run; daemon.log says more";
             return self.core.worker_gone(key, why.unwrap_or(unknown));
         }
         if let Err(error) = self.order_fork(key, template, is_fenced) {
@@ -205,7 +205,7 @@ impl Daemon {
                     worker,
                     &format!(
                         "died with the process that workers are forked from on node {node} ({host}), which was {how}; \
-                         daemon.log tells more"
+                         daemon.log says more"
                     ),
                 );
             }

@@ -24,7 +24,7 @@ impl Daemon {
         if let Err(error) = message.check_size() {
             return match message.too_large() {
                 Some(refusal) => self.queue(to, &refusal, Vec::new()),
-                None => self.expel(to, &format!("what it is to be told is too large: {error}")),
+                None => self.expel(to, &format!("what it is to be sent is too large: {error}")),
             };
         }
         if let Err(descriptors) = self.streams.send(to, message, descriptors) {

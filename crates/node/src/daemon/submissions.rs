@@ -81,7 +81,7 @@ impl Daemon {
         self.submission_says(key);
         if let Some(id) = self.children.submissions.remove(&self.poller, key) {
             let text = format!(
-                "the process that ran it {} without a word; the end of what it printed may tell more",
+                "the process that ran it {} without a word; the end of what it printed may say more",
                 describe_status(status)
             );
             self.core.submission_heard(&id, Word::Failed(text), now_ms());
