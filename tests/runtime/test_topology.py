@@ -104,6 +104,32 @@ def test_the_command_shows_how_devices_are_connected(answers: nvml.Answers) -> N
     assert "How NVIDIA GPUs are connected is not known beyond their NUMA nodes" in commands.run("hardware", "--topology")
 
 
+def test_the_command_shows_how_near_devices_are_and_links_that_are_of_no_use(answers: nvml.Answers) -> None:
+    pairs = "pair=0:1:PIX\npair=0:2:SYS,NV4\npair=0:3:SYS\npair=1:2:SYS\npair=1:3:SYS,NV4\npair=2:3:PIX\n"
+    answers.write(FOUR + pairs + "p2p=1:3:4\npersistence=0:1\npersistence=1:0\nfield=2:30:2\n")
+    shown = commands.run("hardware", "--topology")
+    meanings = "NV4: four NVLinks; PIX: one PCIe switch; SYS: the link between NUMA nodes"
+    why = "* [1] and [3] do not reach each other's memory over their links: a setting of the driver forbids it"
+    assert meanings in shown and why in shown and "NV4*" in shown, shown
+    scores = shown[shown.index("How near they are") :].splitlines()[1:6]
+    assert [line.split() for line in scores[1:]] == [
+        ["[0]", "X", "50", "410", "10"],
+        ["[1]", "50", "X", "10", "10"],
+        ["[2]", "410", "10", "X", "50"],
+        ["[3]", "10", "10", "50", "X"],
+    ]
+    lines = {line.strip()[:3]: line for line in shown.splitlines() if line.strip().startswith("[") and "GPU-" in line}
+    assert "persistence mode on" in lines["[0]"] and "persistence mode off" in lines["[1]"], lines
+    assert "2 pages of its memory are out of use for their errors" in lines["[2]"], lines
+    # 1 and 3 would be the nearest of these, if their links were of use.
+    ray.init(num_cpus=2)
+    first, gpus = held(2)
+    assert gpus == [0, 2]
+    second, gpus = held(2)
+    assert gpus == [1, 3]
+    del first, second
+
+
 GB200 = Path(__file__).parents[1] / "fixtures" / "hosts" / "nvidia-gb200"
 
 

@@ -10,7 +10,7 @@
 //!    the first one that is left.
 
 use oxiray_families::{
-    Detected, Device, FAMILIES, Family, Findings, GPU, HostFacts as _, Pair, RuledOut, existing_nodes,
+    Detected, Device, FAMILIES, Family, Findings, GPU, HostFacts as _, Pair, RuledOut, bus_pairs, existing_nodes,
 };
 use std::collections::BTreeMap;
 
@@ -46,13 +46,20 @@ impl Detection {
 pub fn detect(host: &Host) -> Detection {
     let mut findings = Findings::default();
     let found = FAMILIES.iter().filter_map(|family| {
-        let detected = without_refused(host, (family.detect)(host, &mut findings)?, &mut findings)?;
+        let detected = with_pairs(host, (family.detect)(host, &mut findings)?);
+        let detected = without_refused(host, detected, &mut findings)?;
         Some(Detected { shared_nodes: existing_nodes(host, family.shared_nodes), ..detected })
     });
     let families = found.collect();
     let mut detection = Detection { families, warnings: findings.warnings, ruled_out: findings.ruled_out };
     note_shared_resource(&mut detection, host);
     detection
+}
+
+/// Where the family does not tell how its devices are connected, the bus does.
+fn with_pairs(host: &Host, detected: Detected) -> Detected {
+    let pairs = if detected.pairs.is_empty() { bus_pairs(host, &detected.devices) } else { detected.pairs };
+    Detected { pairs, ..detected }
 }
 
 /// DETECT-4.

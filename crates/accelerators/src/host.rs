@@ -185,6 +185,10 @@ impl HostFacts for Host {
         self.path(path).exists()
     }
 
+    fn link(&self, path: &str) -> Option<String> {
+        std::fs::read_link(self.path(path)).ok()?.into_os_string().into_string().ok()
+    }
+
     fn node(&self, path: &str) -> Option<DeviceNode> {
         let found = std::fs::metadata(self.path(path)).ok()?;
         let number = match &self.world {

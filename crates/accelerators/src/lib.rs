@@ -26,7 +26,7 @@ pub use offer::{
     offer,
 };
 pub use oxiray_families::{
-    Changes, Detected, Device, DeviceNode, Family, HostFacts, Lookup, NodeNumber, Pair, Preset, Usage,
+    BusWay, Changes, Detected, Device, DeviceNode, Family, HostFacts, LinkKind, Lookup, NodeNumber, Pair, Preset, Usage,
 };
 pub use report::{report, to_json};
 pub use worker::{WorkerEnvironment, chooses_devices, environment, hides_devices, unusable_together, visible_ids};

@@ -6,15 +6,15 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nvml_wrapper::bitmasks::event::EventTypes;
-use nvml_wrapper::enum_wrappers::device::{P2pCapabilitiesIndex, P2pStatus, TemperatureSensor, TopologyLevel};
+use nvml_wrapper::enum_wrappers::device::{P2pCapabilitiesIndex, TemperatureSensor, TopologyLevel};
 use nvml_wrapper::enums::device::{SampleValue, UsedGpuMemory};
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::structs::device::FieldId;
 use nvml_wrapper::{Device, EventSet, Nvml};
 use oxiray_families::mig::{MigInstance, profile_in};
 use oxiray_families::{
-    BusWay, DeviceError, Gpu, Health, Hearing, NvmlAnswers, NvmlFailure, Pair, ProcessMemory, Recovery, Usage,
-    short_address,
+    BusWay, DeviceError, Gpu, Health, Hearing, NvmlAnswers, NvmlFailure, Pair, PeerFault, ProcessMemory, RETIRED_PAGES,
+    Recovery, Usage, short_address,
 };
 
 /// What the ids of instances begin with.
@@ -73,6 +73,8 @@ pub(crate) fn load(library: &Path) -> Result<NvmlAnswers, NvmlFailure> {
                     fabric: fabric_of(&nvml, &device),
                     partitioned,
                     needs: health_of(&device).recovery.and_then(Recovery::needed),
+                    is_persistent: device.is_in_persistent_mode().ok(),
+                    retired_pages: retired_pages(&device),
                 });
             }
             Err(error) => answers.lost.push(format!("NVML cannot open GPU {index}: {}", chain(&error))),
@@ -80,6 +82,25 @@ pub(crate) fn load(library: &Path) -> Result<NvmlAnswers, NvmlFailure> {
     }
     answers.pairs = pairs(&nvml, count, &answers.gpus);
     Ok(answers)
+}
+
+/// How many pages of its memory a GPU does not use any more, after whichever errors it tells of.
+fn retired_pages(device: &Device<'_>) -> Option<u64> {
+    let asked = RETIRED_PAGES.map(|number| FieldId(number as u32));
+    let told = fields(device, &asked);
+    let counts = asked.into_iter().filter_map(|field| told.get(&field.0));
+    counts.fold(None, |sum: Option<u64>, count| Some(sum.unwrap_or(0).saturating_add(*count)))
+}
+
+/// The fields that the driver has of those that are asked for, by their numbers.
+fn fields(device: &Device<'_>, asked: &[FieldId]) -> BTreeMap<u32, u64> {
+    let values = device.field_values_for(asked).unwrap_or_default();
+    let told = values.into_iter().flatten().filter_map(|sample| match sample.value {
+        Ok(SampleValue::U32(value)) => Some((sample.field.0, u64::from(value))),
+        Ok(SampleValue::U64(value)) => Some((sample.field.0, value)),
+        _ => None,
+    });
+    told.collect()
 }
 
 fn memory_of(device: &Device<'_>) -> Option<u64> {
@@ -172,8 +193,8 @@ fn pairs(nvml: &Nvml, count: u32, gpus: &[Gpu]) -> Vec<Pair> {
     let all = (0..count).flat_map(|one| (one + 1..count).map(move |other| (one, other)));
     let pair = |(one, other): (u32, u32)| {
         let (first, second) = (nvml.device_by_index(one).ok()?, nvml.device_by_index(other).ok()?);
-        let is_broken =
-            first.p2p_status(&second, P2pCapabilitiesIndex::NvLink).is_ok_and(|status| status != P2pStatus::Ok);
+        let status = first.p2p_status(&second, P2pCapabilitiesIndex::NvLink);
+        let fault = status.ok().and_then(|status| PeerFault::of(status.as_c()));
         let way = match first.topology_common_ancestor(second).ok()? {
             TopologyLevel::Internal => BusWay::Board,
             TopologyLevel::Single => BusWay::Switch,
@@ -185,8 +206,9 @@ fn pairs(nvml: &Nvml, count: u32, gpus: &[Gpu]) -> Vec<Pair> {
         let (one, other) = (one as usize, other as usize);
         let direct = links[one].to_gpus.get(&other).copied().unwrap_or(0);
         let by_switch = links[one].to_switches.min(links[other].to_switches);
-        let links = if is_broken { 0 } else { direct + by_switch };
-        Some(Pair { one, other, way, links })
+        let links = direct + by_switch;
+        // Where there are no links, there is nothing that could be of no use.
+        Some(Pair { links, fault: fault.filter(|_| links > 0), ..Pair::on_bus(one, other, way) })
     };
     all.filter_map(pair).collect()
 }
@@ -258,16 +280,8 @@ fn gpu_of<'nvml>(device: &Device<'nvml>) -> Option<Device<'nvml>> {
 
 /// What the driver says of a device's health. A field that it does not have is not told.
 fn health_of(device: &Device<'_>) -> Health {
-    let asked = [RECOVERY_ACTION, REMAP_PENDING, REMAP_FAILED];
-    let values = device.field_values_for(&asked).unwrap_or_default();
-    let number = |field: FieldId| {
-        let of_field = values.iter().flatten().find(|sample| sample.field == field);
-        of_field.and_then(|sample| match sample.value {
-            Ok(SampleValue::U32(value)) => Some(value),
-            Ok(SampleValue::U64(value)) => u32::try_from(value).ok(),
-            _ => None,
-        })
-    };
+    let told = fields(device, &[RECOVERY_ACTION, REMAP_PENDING, REMAP_FAILED]);
+    let number = |field: FieldId| told.get(&field.0).and_then(|value| u32::try_from(*value).ok());
     Health {
         recovery: number(RECOVERY_ACTION).map(Recovery::of),
         is_remap_pending: number(REMAP_PENDING).is_some_and(|pending| pending != 0),

@@ -78,7 +78,12 @@ fn line(device: &Device) -> Option<String> {
     let numa_node = device.numa_node.map(|node| format!("NUMA node {node}"));
     let nodes = Some(listed(&device.nodes)).filter(|nodes| !nodes.is_empty());
     let needs = device.needs.map(|needs| format!("its driver needs {needs}"));
-    let facts = [device.name.clone(), memory, device.pci_address.clone(), numa_node, device.uuid.clone(), nodes, needs];
+    let persistence =
+        device.is_persistent.map(|is_on| format!("persistence mode {}", if is_on { "on" } else { "off" }));
+    let retired = device.retired_pages.filter(|pages| *pages > 0);
+    let retired = retired.map(|pages| format!("{pages} pages of its memory are out of use for their errors"));
+    let (name, address, uuid) = (device.name.clone(), device.pci_address.clone(), device.uuid.clone());
+    let facts = [name, memory, address, numa_node, uuid, nodes, persistence, retired, needs];
     let known: Vec<String> = facts.into_iter().flatten().collect();
     (!known.is_empty()).then(|| format!("[{}] {}", device.index, known.join(", ")))
 }

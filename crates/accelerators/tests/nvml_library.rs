@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use nvml_wrapper::Nvml;
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use oxiray_accelerators::{Detection, DeviceProcesses, DeviceUse, Host, Usage, detect, offer, report, to_json};
-use oxiray_families::{Health, Recovery};
+use oxiray_families::{Health, PeerFault, Recovery};
 use oxiray_nvml_fixture::FIXTURE_VARIABLE;
 
 /// Cargo puts the libraries of dependencies beside the test's own executable.
@@ -82,6 +82,15 @@ fn what_a_driver_needs_is_told_with_its_device(answers: &Path) {
     assert!(!line("[0]").contains("needs"), "{lines}");
     assert!(line("[2]").ends_with(", its driver needs its links to other devices drained"), "{lines}");
     assert!(line("[3]").ends_with(", its driver needs its domain of shared memory (IMEX) recovered"), "{lines}");
+    let kept = format!("{text}\npersistence=0:1\npersistence=1:0\nfield=1:29:1\nfield=1:30:2\n");
+    std::fs::write(answers, &kept).unwrap();
+    let kept = machine_with_library("nvidia-h100x8");
+    let facts: Vec<_> =
+        kept.families[0].devices.iter().map(|device| (device.is_persistent, device.retired_pages)).collect();
+    assert_eq!(facts[..3], [(Some(true), None), (Some(false), Some(3)), (None, None)]);
+    let lines = report(&kept, &host);
+    let retired = ", persistence mode off, 3 pages of its memory are out of use for their errors";
+    assert!(lines.contains(retired) && lines.contains(", persistence mode on\n"), "{lines}");
     let told = &to_json(&detection, &host)["accelerators"][0]["devices"];
     assert_eq!(told[2]["needs"], "its links to other devices drained");
     assert!(told[0].get("needs").is_none(), "{told}");
@@ -341,8 +350,23 @@ fn how_devices_are_connected_is_told(answers: &Path) {
     let offered =
         offer(&detection, &|name| (name == "CUDA_VISIBLE_DEVICES").then(|| "2,0".to_owned()), &no_request()).unwrap();
     assert_eq!(offered.of("GPU").unwrap().nearness(), [((1, 0), 10)], "by the slots that are offered");
+    links_that_are_of_no_use_are_told(answers, &gpus);
     std::fs::write(answers, gpus).unwrap();
     assert!(machine_with_library("nvidia-h100x8").families[0].pairs.is_empty(), "NVML does not tell");
+}
+
+fn links_that_are_of_no_use_are_told(answers: &Path, gpus: &str) {
+    let text = format!("{gpus}pair=0:1:NODE,NV4\npair=0:2:SYS\npair=1:2:SYS,NV1\np2p=0:1:1\np2p=0:2:5\n");
+    std::fs::write(answers, &text).unwrap();
+    let pairs = machine_with_library("nvidia-h100x8").families[0].pairs.clone();
+    let told: Vec<_> = pairs.iter().map(|pair| (pair.to_string(), pair.nearness(), pair.fault)).collect();
+    let known = [("NV4", 10, Some(PeerFault::Chipset)), ("SYS", 10, None), ("NV1", 110, None)];
+    assert_eq!(
+        told,
+        known.map(|(word, near, fault)| (word.to_owned(), near, fault)),
+        "where there are none, none is missing"
+    );
+    assert_eq!(oxiray_families::NvmlAnswers::parse(&text).pairs, pairs, "a recording tells the same");
 }
 
 fn no_request() -> std::collections::BTreeMap<String, f64> {

@@ -17,6 +17,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::bus::{bus_pairs, way_by_numa};
 use crate::detected::{Detected, Device, Findings};
 use crate::drm;
 use crate::family::{Family, Fencing};
@@ -25,6 +26,7 @@ use crate::host::HostFacts;
 use crate::kubernetes::{KubernetesNames, PodResource};
 use crate::monitor::{Holders, Monitor, ProcessMemory, Usage, Watched};
 use crate::nodes::{existing, of_drm};
+use crate::pairs::{LinkKind, Pair};
 use crate::pci::PciFunction;
 use crate::resource::GPU;
 use crate::visibility::{Assignment, Changes, Lookup, Preset, Visibility, listed, nested};
@@ -40,6 +42,10 @@ const ON_BUS: &str = "/sys/bus/pci/devices";
 /// What an open file says of the GPU's own memory, in the words of newer drivers, else of older ones.
 const OWN_MEMORY: &[&str] = &["drm-resident-vram", "drm-memory-vram"];
 
+/// What KFD calls a link of AMD's between two GPUs.
+const XGMI: u64 = 11;
+/// The most of them that are believed to be between two.
+const XGMI_LINKS_MAX: u64 = 64;
 /// Less memory of its own has only graphics built into a processor.
 const DISCRETE_MEMORY_BYTES_MIN: u64 = 4 << 30;
 
@@ -143,7 +149,7 @@ fn detect(host: &dyn HostFacts, findings: &mut Findings) -> Option<Detected> {
         return from_bus(host, findings, &on_bus);
     }
     let openable = host.list_numbered("/dev/dri", "renderD");
-    let mut devices = Vec::new();
+    let (mut devices, mut numbers) = (Vec::new(), Vec::new());
     let mut first = None;
     for node in nodes {
         let what = || format!("AMD device {}", node.address);
@@ -154,10 +160,52 @@ fn detect(host: &dyn HostFacts, findings: &mut Findings) -> Option<Detected> {
         } else {
             let name = type_name(node.device);
             first.get_or_insert_with(|| name.clone());
+            numbers.push(node.number);
             devices.push(node.into_device(host, devices.len(), name));
         }
     }
-    Some(Detected::of_devices(&FAMILY, devices, "the kernel's compute topology (KFD)")?.with_type(first.flatten()))
+    let pairs = pairs(host, &devices, &numbers);
+    let detected = Detected::of_devices(&FAMILY, devices, "the kernel's compute topology (KFD)")?;
+    Some(Detected { pairs, ..detected.with_type(first.flatten()) })
+}
+
+/// How each two GPUs are connected, over the bus and by links of AMD's; `numbers` are those of their nodes.
+fn pairs(host: &dyn HostFacts, devices: &[Device], numbers: &[u32]) -> Vec<Pair> {
+    let mut pairs = bus_pairs(host, devices);
+    for (one, from) in numbers.iter().enumerate() {
+        for (to, links) in links_of(host, *from) {
+            let Some(other) = numbers.iter().position(|number| u64::from(*number) == to).filter(|other| *other > one)
+            else {
+                continue;
+            };
+            let is_it = |pair: &&mut Pair| (pair.one, pair.other) == (one, other);
+            if let Some(known) = pairs.iter_mut().find(is_it) {
+                (known.links, known.kind) = (links, LinkKind::Xgmi);
+            } else {
+                let on_bus = Pair::on_bus(one, other, way_by_numa(&devices[one], &devices[other]));
+                pairs.push(Pair { links, kind: LinkKind::Xgmi, ..on_bus });
+            }
+        }
+    }
+    pairs
+}
+
+/// The links of AMD's that lead from a node to others, without one between: the number of the other, and how many. The kernel
+/// tells how many by what they carry at least, which is one link, and at most, which is nothing where the way is indirect;
+/// older ones tell neither.
+fn links_of(host: &dyn HostFacts, number: u32) -> Vec<(u64, u32)> {
+    let folder = format!("{TOPOLOGY}/{number}/io_links");
+    let link = |place: String| {
+        let text = host.read(&format!("{folder}/{place}/properties"))?;
+        if property(&text, "type") != Some(XGMI) {
+            return None;
+        }
+        let carried = |name: &str| property(&text, name).unwrap_or(0);
+        let links = carried("max_bandwidth").checked_div(carried("min_bandwidth")).unwrap_or(1);
+        let links = u32::try_from(links.min(XGMI_LINKS_MAX)).ok().filter(|links| *links > 0)?;
+        Some((property(&text, "node_to")?, links))
+    };
+    host.list(&folder).into_iter().filter_map(link).collect()
 }
 
 fn from_bus(host: &dyn HostFacts, findings: &mut Findings, on_bus: &[&PciFunction]) -> Option<Detected> {
@@ -184,6 +232,7 @@ fn from_bus(host: &dyn HostFacts, findings: &mut Findings, on_bus: &[&PciFunctio
 
 /// A node of the compute topology that can compute.
 struct ComputeNode {
+    number: u32,
     device: u16,
     address: String,
     unique_id: Option<u64>,
@@ -212,9 +261,7 @@ impl ComputeNode {
             pci_address: Some(self.address),
             memory_bytes: Some(self.memory_bytes).filter(|bytes| *bytes > 0),
             nodes,
-            needs: None,
-            units: None,
-            instances: None,
+            ..Device::default()
         }
     }
 }
@@ -233,6 +280,7 @@ fn compute_node(host: &dyn HostFacts, number: u32) -> Option<ComputeNode> {
     let location = property(&text, "location_id").unwrap_or(0);
     let domain = property(&text, "domain").unwrap_or(0);
     Some(ComputeNode {
+        number,
         device: u16::try_from(property(&text, "device_id")?).ok()?,
         address: format!("{domain:04x}:{:02x}:{:02x}.{}", location >> 8 & 0xff, location >> 3 & 0x1f, location & 7),
         unique_id: property(&text, "unique_id"),

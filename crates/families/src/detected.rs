@@ -60,6 +60,12 @@ pub struct Device {
     /// What its driver needs before all of it can be relied on; nothing where that is nothing, or not told.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub needs: Option<Recovery>,
+    /// Whether its driver keeps it ready while nobody uses it (NVIDIA's persistence mode), where it tells that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub is_persistent: Option<bool>,
+    /// How many pages of its memory were taken out of use for their errors, where it does that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retired_pages: Option<u64>,
 }
 
 /// Something that looked like an accelerator and is not counted.

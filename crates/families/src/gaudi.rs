@@ -226,6 +226,7 @@ mod tests {
             class: 0x1200,
             numa_node: None,
             driver: None,
+            above: Vec::new(),
         };
         let cases = [
             (0x1000, None, Some("GAUDI")),

@@ -19,6 +19,9 @@ pub trait HostFacts {
     /// Whether a path exists.
     fn exists(&self, path: &str) -> bool;
 
+    /// Where a symbolic link leads, as it is written; `None` where there is none at the path.
+    fn link(&self, path: &str) -> Option<String>;
+
     /// The device node at a path; `None` where there is none.
     fn node(&self, path: &str) -> Option<DeviceNode>;
 

@@ -13,6 +13,7 @@
 
 mod amd;
 mod ascend;
+mod bus;
 mod detected;
 mod drm;
 #[cfg(feature = "eighth-family")]
@@ -39,6 +40,7 @@ mod tpu;
 mod visibility;
 mod xid;
 
+pub use bus::bus_pairs;
 pub use detected::{Detected, Device, Findings, RuledOut};
 pub use family::{Family, Fencing};
 pub use health::{DeviceError, DriverWord, Health, Recovery};
@@ -47,8 +49,8 @@ pub use kubernetes::{Hiding, KubernetesNames, PodResource, PodUnit};
 pub use monitor::{Belongs, DeviceCheck, Hearing, Holders, Monitor, ProcessMemory, Usage, Watched};
 pub use nodes::{DeviceNode, NodeNumber, existing as existing_nodes};
 pub use nvidia::DOMAIN_LABEL;
-pub use nvml::{Gpu, NvmlAnswers, NvmlFailure, short_address};
-pub use pairs::{BusWay, Pair};
+pub use nvml::{Gpu, NvmlAnswers, NvmlFailure, RETIRED_PAGES, short_address};
+pub use pairs::{BusWay, LinkKind, Pair, PeerFault};
 pub use pci::{PciFunction, scan as scan_pci};
 pub use quantity::{QuantityError, QuantityRule};
 pub use resource::{DeviceResource, GPU};

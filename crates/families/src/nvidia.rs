@@ -126,6 +126,8 @@ fn from_nvml(host: &dyn HostFacts, findings: &mut Findings, answers: NvmlAnswers
                 numa_node,
                 units: None,
                 needs: gpu.needs,
+                is_persistent: gpu.is_persistent,
+                retired_pages: gpu.retired_pages,
             }
         })
         .collect();

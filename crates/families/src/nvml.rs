@@ -2,7 +2,16 @@
 
 use crate::Recovery;
 use crate::mig::{MigInstance, profile_in};
-use crate::pairs::Pair;
+use crate::pairs::{Pair, PeerFault};
+
+/// What NVML calls the fields that count a GPU's pages of memory that were taken out of use: after single-bit errors, and after
+/// double-bit ones.
+pub const RETIRED_PAGES: [usize; 2] = [29, 30];
+
+/// What is said of GPUs besides their lines.
+const SAID: &[&str] = &["driver", "mig", "minor", "fabric", "recovery", "persistence", "field", "pair", FAULTS];
+/// What is said of the links between two.
+const FAULTS: &str = "p2p";
 
 /// What NVML says of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -38,6 +47,10 @@ pub struct Gpu {
     pub fabric: Option<String>,
     /// What its driver needs before all of it can be relied on; nothing where that is nothing, or not told.
     pub needs: Option<Recovery>,
+    /// Whether its driver keeps it ready while nobody uses it (persistence mode).
+    pub is_persistent: Option<bool>,
+    /// How many pages of its memory were taken out of use, where it does that.
+    pub retired_pages: Option<u64>,
 }
 
 /// Why NVML answers nothing.
@@ -54,59 +67,79 @@ pub enum NvmlFailure {
 impl NvmlAnswers {
     /// Reads the text form shared by recorded machines and `oxiray-nvml-fixture`, one GPU per line:
     /// `name|uuid|pci address|memory bytes|used bytes|pid:bytes,…` (what follows is the library's); `driver=` names the driver, `mig=0` says that GPU 0
-    /// is partitioned, `mig=0:1:0:MIG-5a:1g.5gb:4294967296` that it has an instance (those of the GPU and of the processors in it by the driver's numbers), `fabric=0:9a5c1f00-2b3d-4e5f-8a9b-0c1d2e3f4a5b:3` that NVLink connects it to part 3 of that cluster, `minor=0:2` that its device node is `/dev/nvidia2` (else the one of its place), `recovery=0:3` that its driver needs recovery action 3, `pair=0:1:NODE,NV4` how two are connected (see [`Pair`]), and `#` starts a
+    /// is partitioned, `mig=0:1:0:MIG-5a:1g.5gb:4294967296` that it has an instance (those of the GPU and of the processors in it by the driver's numbers), `fabric=0:9a5c1f00-2b3d-4e5f-8a9b-0c1d2e3f4a5b:3` that NVLink connects it to part 3 of that cluster, `minor=0:2` that its device node is `/dev/nvidia2` (else the one of its place), `recovery=0:3` that its driver needs recovery action 3, `persistence=0:1` that its driver keeps it ready, `field=0:30:2` that NVML's field 30 of it is 2, `pair=0:1:NODE,NV4` how two are connected (see [`Pair`]), `p2p=0:1:4` that their links are of no use (see [`PeerFault`]), and `#` starts a
     /// comment.
     pub fn parse(text: &str) -> Self {
-        let mut answers = Self::default();
-        let (mut partitioned, mut minors, mut instances) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut fabrics, mut needs) = (Vec::new(), Vec::new());
+        let (mut answers, mut said) = (Self::default(), Vec::new());
         for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
             match line.split_once('=') {
-                Some(("driver", version)) => answers.driver = Some(version.to_owned()),
-                Some(("mig", of)) => match of.split_once(':') {
-                    Some((index, of)) => instances.extend(index.parse::<usize>().ok().zip(instance(of))),
-                    None => partitioned.extend(of.parse::<usize>()),
-                },
+                Some((what, of)) if SAID.contains(&what) => said.push((what, of)),
                 // Who uses an instance, and other things that only the library reads.
                 Some(("uses", _)) => {}
-                Some(("minor", of)) => minors.extend(numbered(of)),
-                Some(("fabric", of)) => fabrics.extend(fabric(of)),
-                Some(("recovery", of)) => needs.extend(numbered(of)),
-                Some(("pair", of)) => answers.pairs.extend(Pair::parse(of)),
                 _ => answers.gpus.push(Gpu { minor: Some(answers.gpus.len() as u32), ..Gpu::parse(line) }),
             }
         }
-        for (index, instance) in instances {
-            partitioned.push(index);
-            if let Some(gpu) = answers.gpus.get_mut(index) {
-                gpu.instances.push(instance);
-            }
+        // What is wrong here says nothing.
+        // Links are known before it is said of them that they are of no use.
+        let (faults, facts): (Vec<_>, Vec<_>) = said.into_iter().partition(|(what, _)| *what == FAULTS);
+        for (what, of) in facts {
+            let _ = answers.take(what, of);
         }
-        for index in partitioned {
-            if let Some(gpu) = answers.gpus.get_mut(index) {
-                gpu.partitioned = true;
-            }
-        }
-        for (index, fabric) in fabrics {
-            if let Some(gpu) = answers.gpus.get_mut(index) {
-                gpu.fabric = Some(fabric);
-            }
-        }
-        for (index, number) in needs {
-            if let Some(gpu) = answers.gpus.get_mut(index) {
-                gpu.needs = Recovery::of(number).needed();
-            }
-        }
-        for (index, minor) in minors {
-            if let Some(gpu) = answers.gpus.get_mut(index) {
-                gpu.minor = Some(minor);
-            }
+        for (_, of) in faults {
+            let _ = answers.take_fault(of);
         }
         answers
+    }
+
+    fn take(&mut self, what: &str, of: &str) -> Option<()> {
+        match what {
+            "driver" => self.driver = Some(of.to_owned()),
+            "pair" => self.pairs.push(Pair::parse(of)?),
+            "mig" if !of.contains(':') => self.gpus.get_mut(of.parse::<usize>().ok()?)?.partitioned = true,
+            _ => {
+                let (index, of) = of.split_once(':')?;
+                self.gpus.get_mut(index.parse::<usize>().ok()?)?.take(what, of)?;
+            }
+        }
+        Some(())
+    }
+
+    /// Two GPUs and a number, as in `0:1:4`.
+    fn take_fault(&mut self, of: &str) -> Option<()> {
+        let (one, of) = of.split_once(':')?;
+        let (one, (other, number)) = (one.parse().ok()?, numbered(of)?);
+        let is_it = |pair: &&mut Pair| (pair.one, pair.other) == (one, other) && pair.links > 0;
+        self.pairs.iter_mut().find(is_it)?.fault = PeerFault::of(number);
+        Some(())
     }
 }
 
 impl Gpu {
+    /// What is said of it besides its line.
+    fn take(&mut self, what: &str, of: &str) -> Option<()> {
+        match what {
+            "mig" => {
+                self.instances.push(instance(of)?);
+                self.partitioned = true;
+            }
+            "minor" => self.minor = Some(of.parse().ok()?),
+            "fabric" => {
+                let (cluster, part) = of.split_once(':')?;
+                self.fabric = Some(format!("{cluster}.{part}"));
+            }
+            "recovery" => self.needs = Recovery::of(of.parse().ok()?).needed(),
+            "persistence" => self.is_persistent = Some(of != "0"),
+            "field" => {
+                let (field, value) = numbered(of)?;
+                if RETIRED_PAGES.contains(&field) {
+                    *self.retired_pages.get_or_insert(0) += u64::from(value);
+                }
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
     fn parse(line: &str) -> Self {
         let mut fields = line.split('|').map(str::trim).map(|field| (!field.is_empty()).then_some(field));
         let mut next = || fields.next().flatten();
@@ -115,26 +148,15 @@ impl Gpu {
             uuid: next().map(str::to_owned),
             pci_address: next().map(short_address),
             memory_bytes: next().and_then(|bytes| bytes.parse().ok()),
-            minor: None,
-            partitioned: false,
-            instances: Vec::new(),
-            fabric: None,
-            needs: None,
+            ..Self::default()
         }
     }
 }
 
-/// A GPU's index and a number that is said of it, as in `0:2`.
+/// A number and what is said of it in another one, as in `0:2`.
 fn numbered(of: &str) -> Option<(usize, u32)> {
     let (index, number) = of.split_once(':')?;
     Some((index.parse().ok()?, number.parse().ok()?))
-}
-
-/// A GPU's index and what NVLink connects it to, as in `0:9a5c1f00-2b3d-4e5f-8a9b-0c1d2e3f4a5b:3`.
-fn fabric(of: &str) -> Option<(usize, String)> {
-    let (index, of) = of.split_once(':')?;
-    let (cluster, part) = of.split_once(':')?;
-    Some((index.parse().ok()?, format!("{cluster}.{part}")))
 }
 
 /// An instance, as in `1:0:MIG-5a:1g.5gb:4294967296`.

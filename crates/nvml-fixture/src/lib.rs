@@ -15,7 +15,9 @@
 //! gives it such an instance and `uses=MIG-5a:4242:524288` says which processes have memory of that, `minor=0:2` gives its device node the number 2 (else that of its place),
 //! `pair=0:1:NODE,NV4` connects the first two by four NVLinks and host bridges of one NUMA node (`BRD`, `PIX`, `PXB`, `PHB`,
 //! `NODE`, `SYS`), `fabric=0:9a5c1f00-2b3d-4e5f-8a9b-0c1d2e3f4a5b:3` has NVLink connect the first one to part 3 of that cluster of machines, `mps=0:4242:524288` lists process 4242 among the first one's clients of an MPS server. `recovery=0:1` says that the first
-//! one needs recovery action 1, `warm=0:350000:61` that it draws 350 W and has 61 °C, `sm=0:4242:35` that it computes for process 4242 in 35 % of the time, `remap=0:pending` or `remap=0:failed` what became of rows of its memory. Each `xid=0:31` that
+//! one needs recovery action 1, `warm=0:350000:61` that it draws 350 W and has 61 °C, `sm=0:4242:35` that it computes for process 4242 in 35 % of the time, `remap=0:pending` or `remap=0:failed` what became of rows of its memory, `field=0:31:1` that NVML's field 31 of it is 1,
+//! `persistence=0:1` that it is kept ready while nobody uses it, and `p2p=0:1:4` that the NVLinks between the first two are of
+//! no use, by NVML's number. Each `xid=0:31` that
 //! is added while an event set is open is an error 31 of the first one, and `xid=0:31:1:0` one of its instance with these numbers (`xid=0:31:1` where only the part of the GPU is known); the first wait for one makes a file beside that with
 //! the answers, whose name ends with `.waits`. A field left empty makes its question return 3 (not supported).
 //! It is CUDA's driver library, too: see `cuda.rs`.
@@ -67,18 +69,27 @@ struct Answers {
     lost: Vec<usize>,
     partitioned: Vec<usize>,
     minors: Vec<(usize, c_uint)>,
-    /// Milliwatts, and degrees Celsius.
-    warmth: Vec<(usize, [c_uint; 2])>,
     /// Processes that are computed for, each with the part of the time in percent.
     computing: Vec<(usize, [c_uint; 2])>,
     recoveries: Vec<(usize, c_uint)>,
     remaps: Vec<(usize, String)>,
+    numbers: Numbers,
     xids: Vec<Xid>,
     cuda: Option<String>,
     pairs: Vec<Pair>,
     fabrics: Vec<(usize, Fabric)>,
     gpus: Vec<Gpu>,
     instances: Vec<Instance>,
+}
+
+/// What is said of GPUs in numbers.
+#[derive(Default)]
+struct Numbers {
+    /// Milliwatts, and degrees Celsius.
+    warmth: Vec<(usize, [c_uint; 2])>,
+    /// Fields that no other line tells, each with its value.
+    fields: Vec<(usize, [c_uint; 2])>,
+    persistent: Vec<(usize, c_uint)>,
 }
 
 /// One instance of a partitioned GPU.
@@ -142,6 +153,8 @@ struct Pair {
     /// `nvmlGpuTopologyLevel_t`.
     level: c_int,
     links: usize,
+    /// `nvmlGpuP2PStatus_t`.
+    p2p: c_int,
 }
 
 #[derive(Default)]
@@ -165,7 +178,7 @@ impl Answers {
 
     fn parse(text: &str) -> Option<Self> {
         let (mut answers, mut clients) = (Self::default(), Vec::new());
-        let (mut instances, mut uses) = (Vec::new(), Vec::new());
+        let (mut instances, mut uses, mut faults) = (Vec::new(), Vec::new(), Vec::new());
         for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
             match line.split_once('=') {
                 Some(("driver", version)) => version.clone_into(&mut answers.driver),
@@ -178,9 +191,12 @@ impl Answers {
                 Some(("uses", of)) => uses.push(of.split_once(':')?),
                 Some(("minor", of)) => answers.minors.push(numbered(of)?),
                 Some(("recovery", of)) => answers.recoveries.push(numbered(of)?),
-                Some(("warm", of)) => answers.warmth.push(two_numbers(of)?),
+                Some(("warm", of)) => answers.numbers.warmth.push(two_numbers(of)?),
                 Some(("sm", of)) => answers.computing.push(two_numbers(of)?),
                 Some(("remap", of)) => answers.remaps.push(numbered(of)?),
+                Some(("field", of)) => answers.numbers.fields.push(two_numbers(of)?),
+                Some(("persistence", of)) => answers.numbers.persistent.push(numbered(of)?),
+                Some(("p2p", of)) => faults.push(two_numbers(of)?),
                 Some(("xid", of)) => answers.xids.push(Xid::parse(of)?),
                 Some(("pair", of)) => answers.pairs.push(Pair::parse(of)?),
                 Some(("cuda", device)) => answers.cuda = Some(device.to_owned()),
@@ -197,6 +213,9 @@ impl Answers {
         }
         for (index, listed) in clients {
             answers.gpus.get_mut(index)?.clients.extend(listed);
+        }
+        for (one, [other, status]) in faults {
+            answers.pairs.iter_mut().find(|pair| pair.is_of(one, other as usize))?.p2p = status as c_int;
         }
         for (index, of) in instances {
             answers.partitioned.push(index);
@@ -242,7 +261,11 @@ impl Pair {
             "SYS" => 50,
             _ => return None,
         };
-        Some(Self { one, other, level, links: links.parse().ok()? })
+        Some(Self { one, other, level, links: links.parse().ok()?, p2p: SUCCESS })
+    }
+
+    fn is_of(&self, one: usize, other: usize) -> bool {
+        (self.one, self.other) == (one.min(other), one.max(other))
     }
 }
 
@@ -588,12 +611,36 @@ pub unsafe extern "C" fn nvmlDeviceGetProcessUtilization(
     })
 }
 
+/// # Safety
+/// As in NVML: `mode` must be valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetPersistenceMode(device: Handle, mode: *mut c_uint) -> c_int {
+    with_answers(|answers| {
+        let index = (device as usize).wrapping_sub(1);
+        let said = answers.numbers.persistent.iter().find(|(of, _)| *of == index);
+        // SAFETY: passed on to the caller.
+        said.map_or(NOT_SUPPORTED, |(_, is_on)| unsafe { write(mode, *is_on) })
+    })
+}
+
+/// # Safety
+/// As in NVML: `status` must be valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetP2PStatus(one: Handle, other: Handle, _of: c_int, status: *mut c_int) -> c_int {
+    with_answers(|answers| {
+        let [one, other] = [one, other].map(|device| (device as usize).wrapping_sub(1));
+        let pair = answers.pairs.iter().find(|pair| pair.is_of(one, other));
+        // SAFETY: passed on to the caller.
+        pair.map_or(NOT_SUPPORTED, |pair| unsafe { write(status, pair.p2p) })
+    })
+}
+
 /// What power a device draws, and how warm it is.
 fn with_warmth(device: Handle, answer: impl FnOnce([c_uint; 2]) -> c_int) -> c_int {
     read_anew();
     with_answers(|answers| {
         let index = (device as usize).wrapping_sub(1);
-        answers.warmth.iter().find(|(of, _)| *of == index).map_or(NOT_SUPPORTED, |(_, warmth)| answer(*warmth))
+        answers.numbers.warmth.iter().find(|(of, _)| *of == index).map_or(NOT_SUPPORTED, |(_, warmth)| answer(*warmth))
     })
 }
 
@@ -834,7 +881,10 @@ pub unsafe extern "C" fn nvmlDeviceGetFieldValues(device: Handle, count: c_int, 
                 230 => answers.recoveries.iter().find(|(of, _)| *of == index).map(|(_, action)| u64::from(*action)),
                 144 => is_remapped("pending"),
                 145 => is_remapped("failed"),
-                _ => None,
+                other => {
+                    let is_it = |(of, [field, _]): &&(usize, [c_uint; 2])| *of == index && *field == other;
+                    answers.numbers.fields.iter().find(is_it).map(|(_, [_, value])| u64::from(*value))
+                }
             };
             (asked.timestamp, asked.latency_us) = (0, 0);
             // An unsigned number of 32 bits, which stands in the union's first half.
@@ -975,9 +1025,12 @@ pub unsafe extern "C" fn nvmlEventSetWait_v2(set: *mut c_void, data: *mut EventD
 pub unsafe extern "C" fn nvmlDeviceGetTopologyCommonAncestor(one: Handle, other: Handle, level: *mut c_int) -> c_int {
     with_answers(|answers| {
         let [one, other] = [one, other].map(|device| (device as usize).wrapping_sub(1));
-        let is_it = |pair: &&Pair| (pair.one, pair.other) == (one.min(other), one.max(other));
         // SAFETY: passed on to the caller.
-        answers.pairs.iter().find(is_it).map_or(NOT_SUPPORTED, |pair| unsafe { write(level, pair.level) })
+        answers
+            .pairs
+            .iter()
+            .find(|pair| pair.is_of(one, other))
+            .map_or(NOT_SUPPORTED, |pair| unsafe { write(level, pair.level) })
     })
 }
 
