@@ -57,6 +57,11 @@ class Gpus:
         self._errors += f"xid={slot}:{xid}\n"
         self.say(*lines)
 
+    def tell(self, slot: int, event: int, *lines: str) -> None:
+        """Another event of a GPU, by NVML's number."""
+        self._errors += f"event={slot}:{event}\n"
+        self.say(*lines)
+
 
 def status() -> str:
     """What `oxiray status` prints, without since when a device is out of service."""
@@ -226,6 +231,41 @@ def test_more_than_half_of_the_devices_stay_in_service(gpus: Gpus) -> None:
     assert "out of service: Xid 95" in device(0) and "out of service: Xid 95" in device(1)
     assert "more than half of the cluster's devices of `GPU` would be out of service" in device(2)
     assert ray.get(ray.remote(num_gpus=2)(lambda: sorted(ray.get_gpu_ids())).remote(), timeout=30) == [2, 3]
+
+
+def test_what_older_drivers_and_events_tell_is_shown_and_the_device_goes_on(gpus: Gpus) -> None:
+    gpus.tell(1, 2, "field=0:31:1", "field=0:4:3", "slowed=3:64")
+    wait_until(lambda: "needs a reset when it suits: pages of its memory are to be taken out of use" in device(0))
+    assert "3 double-bit errors of its memory since its driver was loaded" in device(0)
+    wait_until(lambda: "last error: a double-bit error of its memory" in device(1))
+    wait_until(lambda: "slowed down by its hardware: it is too warm" in device(3))
+    assert "out of service" not in status()
+    gpus.tell(2, 0x2000)
+    wait_until(lambda: "out of service: a fatal use of data that an error of its memory had spoilt" in device(2))
+
+
+@pytest.mark.skipif(
+    os.readlink("/proc/self/ns/pid") != "pid:[4026531836]",
+    reason="processes are called otherwise here than the library calls them",
+)
+def test_the_fault_of_another_client_of_an_mps_server_does_not_count_as_the_own(gpus: Gpus, tmp_path: Path) -> None:
+    mark, other = tmp_path / "mark", tmp_path / "other"
+    half = {"num_gpus": 0.5, "max_retries": 0}
+    task, neighbour = works.options(**half).remote(str(mark)), works.options(**half).remote(str(other))
+    wait_until(lambda: has_begun(mark) and has_begun(other))
+    (pid, slot), (others, _) = (map(int, path.read_text().split()) for path in (mark, other))
+    gpus.say(f"mps={slot}:{pid}:1048576,{others}:1048576", f"slowed={slot}:64")
+    # What is said of its processes is read after that.
+    wait_until(lambda: "slowed down by its hardware" in device(slot))
+    gpus.report(slot, 31)
+    wait_until(lambda: "last error: Xid 31" in device(slot))
+    os.kill(pid, signal.SIGSEGV)
+    with pytest.raises(ray.exceptions.DeviceFailedError) as raised:
+        ray.get(task, timeout=60)
+    assert f"GPU {slot} reported Xid 31" in str(raised.value)
+    assert "used through an MPS server" in str(raised.value) and "another one (1 there)" in str(raised.value)
+    Path(f"{other}.done").touch()
+    assert ray.get(neighbour, timeout=60) == str(slot)
 
 
 def test_a_person_drains_a_device_has_it_checked_and_puts_it_back(gpus: Gpus, tmp_path: Path) -> None:

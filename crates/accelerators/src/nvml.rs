@@ -1,11 +1,11 @@
 //! NVIDIA's management library: asked once for what detection needs, and later by the family's monitor.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_uint, c_ulonglong, c_void};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use nvml_wrapper::bitmasks::event::EventTypes;
+use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{P2pCapabilitiesIndex, TemperatureSensor, TopologyLevel};
 use nvml_wrapper::enums::device::{SampleValue, UsedGpuMemory};
 use nvml_wrapper::error::NvmlError;
@@ -13,8 +13,8 @@ use nvml_wrapper::structs::device::FieldId;
 use nvml_wrapper::{Device, EventSet, Nvml};
 use oxiray_families::mig::{MigInstance, profile_in};
 use oxiray_families::{
-    BusWay, DeviceError, Gpu, Health, Hearing, NvmlAnswers, NvmlFailure, Pair, PeerFault, ProcessMemory, RETIRED_PAGES,
-    Recovery, Usage, short_address,
+    BusWay, DeviceError, DeviceFault, Gpu, Health, Hearing, NvmlAnswers, NvmlFailure, Pair, PeerFault, ProcessMemory,
+    RETIRED_PAGES, Recovery, Slowdown, Usage, short_address,
 };
 
 /// What the ids of instances begin with.
@@ -33,6 +33,14 @@ const NVML_SUCCESS: c_uint = 0;
 const NVML_TIMEOUT: c_uint = 10;
 /// `nvmlEventTypeXidCriticalError`.
 const CRITICAL_XID: c_ulonglong = 8;
+/// What NVML calls the other events that are heard of, where a driver tells of them.
+const EVENTS: &[(c_ulonglong, DeviceFault)] = &[
+    (0x1, DeviceFault::SingleBit),
+    (0x2, DeviceFault::DoubleBit),
+    (0x2000, DeviceFault::Poison),
+    (0x4000, DeviceFault::Unavailable),
+    (0x8000, DeviceFault::OtherRecovery),
+];
 /// What stands for no instance.
 const NO_INSTANCE: c_uint = c_uint::MAX;
 /// What NVML says of a GPU that takes part in a cluster of NVLink.
@@ -41,6 +49,12 @@ const FABRIC_COMPLETED: u8 = 3;
 const RECOVERY_ACTION: FieldId = FieldId(230);
 const REMAP_PENDING: FieldId = FieldId(144);
 const REMAP_FAILED: FieldId = FieldId(145);
+const RETIREMENT_PENDING: FieldId = FieldId(31);
+/// Since the driver was loaded.
+const DOUBLE_BIT_ERRORS: FieldId = FieldId(4);
+/// What drivers tell that do not know of recovery actions.
+const RESET_NEEDED: FieldId = FieldId(226);
+const DRAIN_AND_RESET_NEEDED: FieldId = FieldId(227);
 /// How long ago a process computed that computes now.
 const COMPUTES: Duration = Duration::from_secs(2);
 /// How long one wait for an error takes, in milliseconds.
@@ -129,11 +143,11 @@ fn instances(nvml: &Nvml, gpu: &Device<'_>) -> Vec<MigInstance> {
 ///
 /// # Safety
 /// `handle` must be that of a device of the library that `ask` is of, which must be open.
-unsafe fn number<Handle>(
-    ask: Option<&unsafe extern "C" fn(Handle, *mut c_uint) -> c_uint>,
+unsafe fn number<Handle, Number: Default>(
+    ask: Option<&unsafe extern "C" fn(Handle, *mut Number) -> c_uint>,
     handle: Handle,
-) -> Option<u32> {
-    let mut number = 0;
+) -> Option<Number> {
+    let mut number = Number::default();
     // SAFETY: the caller vouches for the handle; the call writes one number to where it is told.
     let answer = unsafe { ask?(handle, &raw mut number) };
     (answer == NVML_SUCCESS).then_some(number)
@@ -280,17 +294,49 @@ fn gpu_of<'nvml>(device: &Device<'nvml>) -> Option<Device<'nvml>> {
 
 /// What the driver says of a device's health. A field that it does not have is not told.
 fn health_of(device: &Device<'_>) -> Health {
-    let told = fields(device, &[RECOVERY_ACTION, REMAP_PENDING, REMAP_FAILED]);
-    let number = |field: FieldId| told.get(&field.0).and_then(|value| u32::try_from(*value).ok());
+    let told = fields(
+        device,
+        &[
+            RECOVERY_ACTION,
+            REMAP_PENDING,
+            REMAP_FAILED,
+            RETIREMENT_PENDING,
+            DOUBLE_BIT_ERRORS,
+            RESET_NEEDED,
+            DRAIN_AND_RESET_NEEDED,
+        ],
+    );
+    let number = |field: FieldId| told.get(&field.0).copied();
+    let is_so = |field: FieldId| number(field).is_some_and(|value| value != 0);
+    // That no reset is needed does not say that nothing is.
+    let needed = || match (is_so(DRAIN_AND_RESET_NEEDED), is_so(RESET_NEEDED)) {
+        (true, _) => Some(Recovery::DrainAndReset),
+        (false, true) => Some(Recovery::Reset),
+        (false, false) => None,
+    };
+    let action = number(RECOVERY_ACTION).and_then(|action| u32::try_from(action).ok());
     Health {
-        recovery: number(RECOVERY_ACTION).map(Recovery::of),
-        is_remap_pending: number(REMAP_PENDING).is_some_and(|pending| pending != 0),
-        has_remap_failed: number(REMAP_FAILED).is_some_and(|failed| failed != 0),
+        recovery: action.map(Recovery::of).or_else(needed),
+        is_remap_pending: is_so(REMAP_PENDING),
+        has_remap_failed: is_so(REMAP_FAILED),
+        is_retirement_pending: is_so(RETIREMENT_PENDING),
+        double_bit_errors: number(DOUBLE_BIT_ERRORS),
+        slowed: slowdown(device),
         ..Health::default()
     }
 }
 
-/// Hears of critical errors (Xids) of devices until `hearing` answers `false`, or the library reports no more.
+fn slowdown(device: &Device<'_>) -> Option<Slowdown> {
+    let reasons = device.current_throttle_reasons().ok()?;
+    let known = [
+        (ThrottleReasons::HW_THERMAL_SLOWDOWN, Slowdown::Heat),
+        (ThrottleReasons::HW_POWER_BRAKE_SLOWDOWN, Slowdown::PowerBrake),
+        (ThrottleReasons::HW_SLOWDOWN, Slowdown::Hardware),
+    ];
+    known.into_iter().find(|(reason, _)| reasons.contains(*reason)).map(|(_, slowdown)| slowdown)
+}
+
+/// Hears of critical errors (Xids) of devices, and of what else their drivers tell as it happens, until `hearing` answers `false`, or the library reports no more.
 pub(crate) fn hear_errors(nvml: &Nvml, ids: &[String], hearing: &mut Hearing<'_>) {
     let Some((events, places)) = registered(nvml, ids) else { return };
     let Ok(wait) = nvml.lib().nvmlEventSetWait_v2.as_ref() else { return };
@@ -326,27 +372,47 @@ fn instance_numbers(nvml: &Nvml, instance: &Device<'_>) -> Option<[u32; 2]> {
     Some([of_gpu, of_compute])
 }
 
-/// A set of the critical errors of all GPUs that report them, and what was asked about of each.
+/// A set of what all GPUs report as it happens, and what was asked about of each.
 fn registered<'nvml>(nvml: &'nvml Nvml, ids: &[String]) -> Option<(EventSet<'nvml>, Places)> {
-    let (mut events, mut places) = (nvml.create_event_set().ok()?, Places::new());
+    let (events, mut places) = (nvml.create_event_set().ok()?, Places::new());
     for (place, id) in ids.iter().enumerate() {
         let Ok(device) = device(nvml, id) else { continue };
         let gpu = gpu_of(&device);
         let place = Place { place, instance: gpu.as_ref().and_then(|_| instance_numbers(nvml, &device)) };
         let device = gpu.unwrap_or(device);
-        let reported = device.supported_event_types().unwrap_or(EventTypes::empty());
-        let Some(uuid) = device.uuid().ok().filter(|_| reported.contains(EventTypes::CRITICAL_XID_ERROR)) else {
-            continue;
-        };
+        let Ok(uuid) = device.uuid() else { continue };
         if let Some(of_gpu) = places.get_mut(&uuid) {
             of_gpu.push(place);
-            continue;
+        } else if is_registered(nvml, &device, &events) {
+            places.insert(uuid, vec![place]);
         }
-        // A set is gone with the first device that it does not take.
-        events = device.register_events(EventTypes::CRITICAL_XID_ERROR, events).ok()?;
-        places.insert(uuid, vec![place]);
     }
     (!places.is_empty()).then_some((events, places))
+}
+
+/// Whether a GPU's events come to a set from now on: all that are of use, or else Xids alone.
+fn is_registered(nvml: &Nvml, device: &Device<'_>, events: &EventSet<'_>) -> bool {
+    // SAFETY: the handle is used while the library is open, and as what it is.
+    let told = unsafe { number(nvml.lib().nvmlDeviceGetSupportedEventTypes.as_ref().ok(), device.handle()) };
+    let told: c_ulonglong = told.unwrap_or(0);
+    let heard = EVENTS.iter().fold(CRITICAL_XID, |kinds, (kind, _)| kinds | kind) & told;
+    let ask = nvml.lib().nvmlDeviceRegisterEvents.as_ref().ok();
+    let mut kinds = [heard, heard & CRITICAL_XID].into_iter().filter(|kinds| *kinds != 0);
+    // SAFETY: as above, and no other thread uses the set yet.
+    kinds.any(|kinds| unsafe { takes(ask, device.handle(), kinds, events.handle()) })
+}
+
+/// # Safety
+/// `handle` and `set` must be those of a device and of a set of events of the library that `ask` is of, which must be open, and
+/// no other thread may use the set.
+unsafe fn takes<Handle, Set>(
+    ask: Option<&unsafe extern "C" fn(Handle, c_ulonglong, Set) -> c_uint>,
+    handle: Handle,
+    kinds: c_ulonglong,
+    set: Set,
+) -> bool {
+    // SAFETY: the caller vouches for both.
+    ask.is_some_and(|ask| unsafe { ask(handle, kinds, set) } == NVML_SUCCESS)
 }
 
 /// `nvmlEventData_t`, whose instances the wrapper leaves out.
@@ -379,10 +445,11 @@ unsafe fn next_event<Set, Told>(
 /// An error of a GPU is one of each instance of it; where the driver tells in which it happened, it was elsewhere for the
 /// others.
 fn errors_of(nvml: &Nvml, event: &Event, places: &Places) -> Vec<DeviceError> {
-    let Ok(xid) = u32::try_from(event.xid) else { return Vec::new() };
-    if event.kind != CRITICAL_XID || event.device.is_null() {
-        return Vec::new();
-    }
+    let fault = match event.kind {
+        CRITICAL_XID => u32::try_from(event.xid).ok().map(DeviceFault::Xid),
+        other => EVENTS.iter().find(|(kind, _)| *kind == other).map(|(_, fault)| *fault),
+    };
+    let Some(fault) = fault.filter(|_| !event.device.is_null()) else { return Vec::new() };
     // SAFETY: the library named this device just now, and it is open.
     let gpu = unsafe { Device::new(event.device.cast(), nvml) };
     let gpu = gpu_of(&gpu).unwrap_or(gpu);
@@ -391,7 +458,7 @@ fn errors_of(nvml: &Nvml, event: &Event, places: &Places) -> Vec<DeviceError> {
     let differ = |(own, where_it_was): (u32, c_uint)| where_it_was != NO_INSTANCE && where_it_was != own;
     let error = |of: &Place| {
         let is_elsewhere = of.instance.is_some_and(|own| own.into_iter().zip(happened).any(differ));
-        DeviceError { place: of.place, xid, is_elsewhere }
+        DeviceError { place: of.place, fault, is_elsewhere }
     };
     of_gpu.into_iter().flatten().map(error).collect()
 }
@@ -408,6 +475,7 @@ fn memory_of_processes(device: &Device<'_>) -> Listed {
     let computing = device.running_compute_processes();
     let is_listed = computing.is_ok();
     let clients = device.mps_running_compute_processes().unwrap_or_default();
+    let sharing: BTreeSet<u32> = clients.iter().map(|client| client.pid).collect();
     let drawing = device.running_graphics_processes().unwrap_or_default();
     let mut of: BTreeMap<u32, Option<u64>> = BTreeMap::new();
     for process in computing.unwrap_or_default().into_iter().chain(clients).chain(drawing) {
@@ -424,7 +492,8 @@ fn memory_of_processes(device: &Device<'_>) -> Listed {
     let busy = busy_of_processes(device);
     let process = |(pid, bytes): (u32, Option<u64>)| {
         let busy_percent = busy.as_ref().map(|busy| busy.get(&pid).copied().unwrap_or(0));
-        ProcessMemory { pid, bytes: bytes.unwrap_or(0), busy_percent, ..ProcessMemory::default() }
+        let is_mps_client = sharing.contains(&pid);
+        ProcessMemory { pid, bytes: bytes.unwrap_or(0), busy_percent, is_mps_client, ..ProcessMemory::default() }
     };
     Listed { processes: of.into_iter().map(process).collect(), all_bytes }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use nvml_wrapper::Nvml;
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use oxiray_accelerators::{Detection, DeviceProcesses, DeviceUse, Host, Usage, detect, offer, report, to_json};
-use oxiray_families::{Health, PeerFault, Recovery};
+use oxiray_families::{DeviceError, DeviceFault, Health, PeerFault, Recovery, Slowdown};
 use oxiray_nvml_fixture::FIXTURE_VARIABLE;
 
 /// Cargo puts the libraries of dependencies beside the test's own executable.
@@ -162,12 +162,12 @@ fn an_error_of_a_gpu_is_one_of_its_instances(answers: &Path) {
     let draft = answers.with_extension("draft");
     processes.hear_errors(&mut |error| {
         match error {
-            Some(error) => heard.push((error.place, error.xid)),
+            Some(error) => heard.push((error.place, error.fault)),
             None => std::fs::write(&draft, &text).and_then(|()| std::fs::rename(&draft, answers)).unwrap(),
         }
         heard.len() < 2
     });
-    assert_eq!(heard, [(0, 95), (1, 95)], "and one of another GPU is none");
+    assert_eq!(heard, [(0, DeviceFault::Xid(95)), (1, DeviceFault::Xid(95))], "and one of another GPU is none");
 }
 
 /// The errors of the instances of profile `1g.5gb`, which have the numbers 9:0 and 10:0, and whether each was elsewhere.
@@ -189,7 +189,10 @@ fn an_error_of_an_instance_is_elsewhere_for_the_others(answers: &Path) {
     let (draft, mut heard) = (answers.with_extension("draft"), Vec::new());
     processes.hear_errors(&mut |error| {
         match error {
-            Some(error) => heard.push((error.xid, error.place, error.is_elsewhere)),
+            Some(DeviceError { place, fault: DeviceFault::Xid(xid), is_elsewhere }) => {
+                heard.push((xid, place, is_elsewhere))
+            }
+            Some(other) => panic!("{other:?}"),
             None => std::fs::write(&draft, &text).and_then(|()| std::fs::rename(&draft, answers)).unwrap(),
         }
         heard.len() < 8
@@ -316,6 +319,34 @@ fn what_a_driver_says_of_a_devices_health_is_told(answers: &Path) {
         processes(None, None).unwrap().uses().into_iter().map(|used| used.usage.health).collect();
     let healthy = Health { recovery: Some(Recovery::Nothing), ..Health::default() };
     assert_eq!(healths, [healthy, Health { has_remap_failed: true, ..Health::default() }]);
+    what_older_drivers_say_of_a_devices_health_is_told(answers, gpus);
+}
+
+/// Those that know pages in place of rows, and no recovery actions.
+fn what_older_drivers_say_of_a_devices_health_is_told(answers: &Path, gpus: &str) {
+    let told = |lines: &str| -> [Health; 2] {
+        std::fs::write(answers, format!("{gpus}{lines}")).unwrap();
+        let healths: Vec<Health> =
+            processes(None, None).unwrap().uses().into_iter().map(|used| used.usage.health).collect();
+        healths.try_into().unwrap()
+    };
+    let [first, second] = told("field=0:31:1\nfield=0:4:3\nslowed=0:72\nfield=1:226:1\nslowed=1:4\n");
+    let old = Health {
+        is_retirement_pending: true,
+        double_bit_errors: Some(3),
+        slowed: Some(Slowdown::Heat),
+        ..Health::default()
+    };
+    assert_eq!(first, old);
+    assert_eq!(second, Health { recovery: Some(Recovery::Reset), ..Health::default() }, "a limit of power is none");
+    let [first, second] = told("field=0:226:1\nfield=0:227:1\nslowed=0:136\nfield=1:226:0\nslowed=1:8\n");
+    let reset =
+        Health { recovery: Some(Recovery::DrainAndReset), slowed: Some(Slowdown::PowerBrake), ..Health::default() };
+    assert_eq!(first, reset);
+    let slow = Health { slowed: Some(Slowdown::Hardware), ..Health::default() };
+    assert_eq!(second, slow, "that no reset is needed does not say that nothing is");
+    let [first, _] = told("recovery=0:0\nfield=0:226:1\n");
+    assert_eq!(first.recovery, Some(Recovery::Nothing), "who knows recovery actions has told");
 }
 
 fn errors_of_devices_are_heard(answers: &Path) {
@@ -326,13 +357,32 @@ fn errors_of_devices_are_heard(answers: &Path) {
     let mut heard = Vec::new();
     processes(Some("GPU-b,GPU-a"), None).unwrap().hear_errors(&mut |error| {
         match error {
-            Some(error) => heard.push((error.place, error.xid)),
+            Some(error) => heard.push((error.place, error.fault)),
             // It listens: what was there before is none of its.
             None => report(&format!("{gpus}xid=0:13\nxid=1:31\nxid=0:95\n")),
         }
         heard.len() < 2
     });
-    assert_eq!(heard, [(0, 31), (1, 95)], "by their places in the list");
+    assert_eq!(heard, [(0, DeviceFault::Xid(31)), (1, DeviceFault::Xid(95))], "by their places in the list");
+    let mut heard = Vec::new();
+    std::fs::write(answers, gpus).unwrap();
+    processes(Some("GPU-b,GPU-a"), None).unwrap().hear_errors(&mut |error| {
+        match error {
+            Some(error) => heard.push((error.place, error.fault)),
+            None => report(&format!(
+                "{gpus}event=0:1\nevent=1:2\nevent=0:4\nevent=1:8192\nevent=1:16384\nevent=0:32768\nxid=0:79\n"
+            )),
+        }
+        heard.len() < 6
+    });
+    let others = [
+        (1, DeviceFault::SingleBit),
+        (0, DeviceFault::DoubleBit),
+        (0, DeviceFault::Poison),
+        (0, DeviceFault::Unavailable),
+    ];
+    let all = [&others[..], &[(1, DeviceFault::OtherRecovery), (1, DeviceFault::Xid(79))]].concat();
+    assert_eq!(heard, all, "and no other events, such as another state of power");
     let deaf = Host::recorded(common::machine("nvidia-h100x8")).unwrap().with_nvml_library("/no/such/library.so");
     let offered = offer(&detect(&deaf), &|_| None, &std::collections::BTreeMap::new()).unwrap();
     for processes in DeviceProcesses::of(&deaf, &offered) {

@@ -1,5 +1,6 @@
 //! What a driver says of a device's health.
 
+use crate::xid::DeviceFault;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,6 +14,13 @@ pub struct Health {
     pub is_remap_pending: bool,
     /// A row of memory could not be replaced by a spare one.
     pub has_remap_failed: bool,
+    /// Pages of memory are to be taken out of use at the next reset, as older devices do in place of rows. Until then the
+    /// device may be used.
+    pub is_retirement_pending: bool,
+    /// The errors of two bits in a word of its memory since its driver was loaded; `None` where it does not count them.
+    pub double_bit_errors: Option<u64>,
+    /// Why its hardware slows it down now.
+    pub slowed: Option<Slowdown>,
     /// The errors of its hardware that could not be corrected, by the part of the device that had them, since its driver was
     /// loaded; `None` where nobody counts them.
     pub uncorrected: Option<BTreeMap<String, u64>>,
@@ -32,14 +40,48 @@ pub enum DriverWord {
 impl Health {
     /// Whether anything was said of it. Where nothing was, it is not known whether the device is well.
     pub fn is_told(&self) -> bool {
-        let Self { recovery, is_remap_pending, has_remap_failed, uncorrected, condition } = self;
-        let is_any_flag = *is_remap_pending || *has_remap_failed;
-        recovery.is_some() || uncorrected.is_some() || condition.is_some() || is_any_flag
+        let Self { recovery, is_remap_pending, has_remap_failed, is_retirement_pending, double_bit_errors, .. } = self;
+        let is_any_flag = *is_remap_pending || *has_remap_failed || *is_retirement_pending;
+        let is_counted = self.uncorrected.is_some() || double_bit_errors.is_some();
+        recovery.is_some() || is_counted || self.condition.is_some() || is_any_flag
+    }
+
+    /// What is to be known of a device that may be used.
+    pub fn notes(&self) -> Vec<String> {
+        let reset = "needs a reset when it suits";
+        let remap = format!("{reset}: rows of its memory are to be replaced by spare ones");
+        let retirement = format!("{reset}: pages of its memory are to be taken out of use");
+        let double = self.double_bit_errors.filter(|errors| *errors > 0);
+        let double =
+            double.map(|errors| format!("{errors} double-bit errors of its memory since its driver was loaded"));
+        let remap = self.is_remap_pending.then_some(remap);
+        remap.into_iter().chain(self.is_retirement_pending.then_some(retirement)).chain(double).collect()
     }
 
     /// How many errors could not be corrected, in all parts together.
     pub fn uncorrected_total(&self) -> u64 {
         self.uncorrected.iter().flat_map(BTreeMap::values).fold(0, |sum, count| sum.saturating_add(*count))
+    }
+}
+
+/// Why a device's hardware slows it down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Slowdown {
+    /// It is too warm.
+    Heat,
+    /// Its power supply demands it.
+    PowerBrake,
+    /// The driver does not say more.
+    Hardware,
+}
+
+impl fmt::Display for Slowdown {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Heat => "it is too warm",
+            Self::PowerBrake => "its power supply demands it",
+            Self::Hardware => "it is too warm, draws too much power, or its power supply demands it",
+        })
     }
 }
 
@@ -112,8 +154,8 @@ impl fmt::Display for Recovery {
 pub struct DeviceError {
     /// The device's place among those that were asked about.
     pub place: usize,
-    /// The number under which NVIDIA's driver reports it.
-    pub xid: u32,
+    /// What it is.
+    pub fault: DeviceFault,
     /// Whether it happened in another instance of the same GPU, as far as the driver tells where.
     pub is_elsewhere: bool,
 }
@@ -132,6 +174,8 @@ mod tests {
         assert!(counted(&[("umc", 0)]).is_told());
         assert_eq!(counted(&[("umc", 2), ("sdma", u64::MAX)]).uncorrected_total(), u64::MAX);
         assert!(Health { condition: Some(DriverWord::Works), ..Health::default() }.is_told());
+        assert!(Health { double_bit_errors: Some(0), ..Health::default() }.is_told());
+        assert!(!Health { slowed: Some(Slowdown::Heat), ..Health::default() }.is_told(), "a hot device may be well");
     }
 
     #[test]

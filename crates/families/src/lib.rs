@@ -43,7 +43,7 @@ mod xid;
 pub use bus::bus_pairs;
 pub use detected::{Detected, Device, Findings, RuledOut};
 pub use family::{Family, Fencing};
-pub use health::{DeviceError, DriverWord, Health, Recovery};
+pub use health::{DeviceError, DriverWord, Health, Recovery, Slowdown};
 pub use host::HostFacts;
 pub use kubernetes::{Hiding, KubernetesNames, PodResource, PodUnit};
 pub use monitor::{Belongs, DeviceCheck, Hearing, Holders, Monitor, ProcessMemory, Usage, Watched};
@@ -59,4 +59,4 @@ pub use table::{
 };
 pub use tpu::TPU;
 pub use visibility::{Assignment, Changes, Lookup, Preset, Visibility, is_on};
-pub use xid::{XIDS_FATAL_VARIABLE, XIDS_IGNORE_VARIABLE, XidClass, XidRuleError, XidRules, XidText};
+pub use xid::{DeviceFault, XIDS_FATAL_VARIABLE, XIDS_IGNORE_VARIABLE, XidClass, XidRuleError, XidRules, XidText};

@@ -109,6 +109,8 @@ pub struct ProcessMemory {
     pub bytes: u64,
     /// The part of the last moments in which the device computed for it, in percent, where that is told.
     pub busy_percent: Option<u32>,
+    /// Whether it uses the device through a server that it shares with others (MPS), whose faults may end it.
+    pub is_mps_client: bool,
     /// Its parent, the parent of that, and so on, where somebody has looked.
     pub ancestors: Vec<u32>,
     /// What the kernel calls it, where somebody has looked.

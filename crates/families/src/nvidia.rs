@@ -82,7 +82,9 @@ const MONITOR: Monitor = Monitor {
         host.nvml_errors(&ids, hearing);
     },
     check: Some(DeviceCheck::Cuda { variable: VARIABLE }),
-    health: Some("NVML: the recovery action, Xids, rows of memory that were replaced"),
+    health: Some(
+        "NVML: the recovery action, Xids and other events, rows and pages of memory that were replaced, double-bit errors",
+    ),
     look_at: "`nvidia-smi`, `dmesg`",
 };
 

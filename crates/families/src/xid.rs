@@ -31,6 +31,36 @@ impl XidClass {
     }
 }
 
+/// What a driver reports of a device as it happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeviceFault {
+    /// An Xid.
+    Xid(u32),
+    /// An error of a bit of its memory, which was corrected.
+    SingleBit,
+    /// An error of two bits in a word of its memory, which cannot be corrected.
+    DoubleBit,
+    /// Data that an error had spoilt came to where the device cannot bear it.
+    Poison,
+    /// It cannot be used.
+    Unavailable,
+    /// What it needs before it can be relied on is another thing now.
+    OtherRecovery,
+}
+
+impl fmt::Display for DeviceFault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Xid(xid) => XidText(*xid).fmt(formatter),
+            Self::SingleBit => formatter.write_str("a single-bit error of its memory"),
+            Self::DoubleBit => formatter.write_str("a double-bit error of its memory"),
+            Self::Poison => formatter.write_str("a fatal use of data that an error of its memory had spoilt"),
+            Self::Unavailable => formatter.write_str("that it is unavailable"),
+            Self::OtherRecovery => formatter.write_str("that it needs another recovery action"),
+        }
+    }
+}
+
 /// The Xids of each class; all others are notes.
 const CLASSES: &[(XidClass, &[u32])] = &[
     (
@@ -112,6 +142,17 @@ impl XidRules {
         match rules.fatal.intersection(&rules.ignored).next() {
             Some(both) => Err(XidRuleError::Both(*both)),
             None => Ok(rules),
+        }
+    }
+
+    /// What a fault says of its device; nothing where the user said that it says nothing. Whether a double-bit error takes the
+    /// device out of service, the Xid says that comes with it.
+    pub fn class_of_fault(&self, fault: DeviceFault) -> Option<XidClass> {
+        match fault {
+            DeviceFault::Xid(xid) => self.class_of(xid),
+            DeviceFault::SingleBit | DeviceFault::OtherRecovery => Some(XidClass::Note),
+            DeviceFault::DoubleBit => Some(XidClass::Contained),
+            DeviceFault::Poison | DeviceFault::Unavailable => Some(XidClass::Reset),
         }
     }
 

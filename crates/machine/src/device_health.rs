@@ -13,7 +13,7 @@
 
 use crate::device_checks::DeviceSlot;
 use crate::device_links::{DeviceLinks, LinksChange};
-use oxiray_families::{DriverWord, Health, Recovery, XidClass, XidText};
+use oxiray_families::{DeviceFault, DriverWord, Health, Recovery, Slowdown, XidClass};
 use oxiray_wire::state::HealthState;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -24,6 +24,8 @@ const ERRORS_MAX: usize = 8;
 const ERROR_COUNTS: Duration = Duration::from_secs(10);
 /// Until a device is checked again that did not pass.
 const CHECKED_AGAIN_AFTER: Duration = Duration::from_secs(60);
+/// How long it is said that a device is slowed down after it was so the last time.
+const SLOWED_FOR: Duration = Duration::from_secs(60);
 /// How long the head's word stands that a device is kept in service.
 const KEPT_FOR: Duration = Duration::from_secs(600);
 
@@ -32,8 +34,8 @@ const KEPT_FOR: Duration = Duration::from_secs(600);
 pub struct DeviceErrorSeen {
     /// The device.
     pub device: DeviceSlot,
-    /// NVIDIA's number for it.
-    pub xid: u32,
+    /// What it is.
+    pub fault: DeviceFault,
     /// What it says of the device.
     pub class: XidClass,
 }
@@ -113,13 +115,31 @@ pub struct HealthRecord {
     pub borne: u64,
 }
 
+/// A process, the one that started it, and so on.
+pub(crate) type Lineage = Vec<u32>;
+
+/// An error that is remembered.
+#[derive(Debug)]
+struct Remembered {
+    at: Instant,
+    seen: DeviceErrorSeen,
+    /// Who used the device through an MPS server when it happened.
+    clients: Vec<Lineage>,
+}
+
 /// The health of a machine's devices.
 #[derive(Debug, Default)]
 pub(crate) struct DeviceHealth {
     ill: BTreeMap<DeviceSlot, Illness>,
-    errors: BTreeMap<DeviceSlot, VecDeque<(Instant, DeviceErrorSeen)>>,
-    /// Those that need a reset when it suits.
-    remap_pending: BTreeSet<DeviceSlot>,
+    errors: BTreeMap<DeviceSlot, VecDeque<Remembered>>,
+    /// What drivers said last.
+    said: BTreeMap<DeviceSlot, Health>,
+    /// Until when it is said of devices that their hardware slows them down, and why.
+    slowed: BTreeMap<DeviceSlot, (Instant, Slowdown)>,
+    /// How many errors of single bits were corrected of each.
+    corrected: BTreeMap<DeviceSlot, u64>,
+    /// Who uses each through an MPS server.
+    clients: BTreeMap<DeviceSlot, Vec<Lineage>>,
     /// Those that the head keeps in service: until when, and what is said of it.
     kept: BTreeMap<DeviceSlot, (Instant, String)>,
     /// Those of whose health somebody tells.
@@ -136,14 +156,18 @@ pub(crate) struct DeviceHealth {
 impl DeviceHealth {
     /// A driver reported an error.
     pub(crate) fn error(&mut self, seen: DeviceErrorSeen, now: Instant) -> Vec<Verdict> {
-        let DeviceErrorSeen { device, xid, class } = seen.clone();
+        let DeviceErrorSeen { device, fault: error, class } = seen.clone();
         let (resource, slot) = &device;
-        let errors = self.errors.entry(device.clone()).or_default();
-        errors.push_back((now, seen));
-        if errors.len() > ERRORS_MAX {
-            errors.pop_front();
+        match error {
+            DeviceFault::SingleBit => {
+                *self.corrected.entry(device).or_default() += 1;
+                return Vec::new();
+            }
+            // Its driver is asked what that is.
+            DeviceFault::OtherRecovery => return Vec::new(),
+            _ => {}
         }
-        let error = XidText(xid);
+        self.remember(seen, now);
         match class {
             XidClass::Note => Vec::new(),
             XidClass::Application => {
@@ -153,16 +177,22 @@ impl DeviceHealth {
                 )]
             }
             XidClass::Contained => {
+                let what = if error == DeviceFault::DoubleBit {
+                    "its hardware failed"
+                } else {
+                    "its hardware failed and contained that"
+                };
                 vec![Verdict::Tell(
                     device.clone(),
                     format!(
-                        "{resource} {slot} reported {error}: its hardware failed and contained that; what runs on it may be \
-                         hurt, and the device goes on"
+                        "{resource} {slot} reported {error}: {what}; what runs on it may be hurt, and the device goes on"
                     ),
                 )]
             }
             XidClass::Link => {
-                self.links.error(&device, xid);
+                if let DeviceFault::Xid(xid) = error {
+                    self.links.error(&device, xid);
+                }
                 let may_be = "what uses its links to other devices may be hurt";
                 vec![Verdict::Tell(device.clone(), format!("{resource} {slot} reported {error}: {may_be}"))]
             }
@@ -181,6 +211,24 @@ impl DeviceHealth {
         }
     }
 
+    fn remember(&mut self, seen: DeviceErrorSeen, now: Instant) {
+        let clients = self.clients.get(&seen.device).cloned().unwrap_or_default();
+        let errors = self.errors.entry(seen.device.clone()).or_default();
+        errors.push_back(Remembered { at: now, seen, clients });
+        if errors.len() > ERRORS_MAX {
+            errors.pop_front();
+        }
+    }
+
+    /// Who uses a device through an MPS server now.
+    pub(crate) fn shared_by(&mut self, device: &DeviceSlot, clients: Vec<Lineage>) {
+        if clients.is_empty() {
+            self.clients.remove(device);
+        } else {
+            self.clients.insert(device.clone(), clients);
+        }
+    }
+
     /// What its driver says of a device now; `is_held` where somebody has it.
     pub(crate) fn seen(&mut self, device: &DeviceSlot, health: &Health, is_held: bool, now: Instant) -> Vec<Verdict> {
         let changed = self.links.seen(device, health.recovery).map(|change| Verdict::Links(device.clone(), change));
@@ -188,11 +236,11 @@ impl DeviceHealth {
     }
 
     fn judged(&mut self, device: &DeviceSlot, health: &Health, is_held: bool, now: Instant) -> Vec<Verdict> {
-        if health.is_remap_pending {
-            self.remap_pending.insert(device.clone());
-        } else {
-            self.remap_pending.remove(device);
+        if let Some(slowed) = health.slowed {
+            self.slowed.insert(device.clone(), (now + SLOWED_FOR, slowed));
         }
+        self.slowed.retain(|_, (until, _)| *until > now);
+        self.said.insert(device.clone(), health.clone());
         if health.is_told() {
             self.told.insert(device.clone());
         }
@@ -380,7 +428,7 @@ impl DeviceHealth {
 
     /// Whether a device is ill, and no person said so.
     pub(crate) fn is_automatic(&self, device: &DeviceSlot) -> bool {
-        let is_gone = |(_, seen): &(Instant, DeviceErrorSeen)| seen.class == XidClass::Gone;
+        let is_gone = |error: &Remembered| error.seen.class == XidClass::Gone;
         let is_gone = self.errors.get(device).is_some_and(|errors| errors.iter().any(is_gone));
         self.ill.get(device).is_some_and(|ill| matches!(ill.cause, Cause::Error | Cause::Driver | Cause::Suspicion))
             && !is_gone
@@ -433,42 +481,72 @@ impl DeviceHealth {
 
     /// What is to be known of a device that is in service.
     pub(crate) fn notes(&self, device: &DeviceSlot) -> Vec<String> {
-        let remap = "needs a reset when it suits: rows of its memory are to be replaced by spare ones";
-        let remap = self.remap_pending.contains(device).then(|| remap.to_owned());
+        let said = self.said.get(device).map(Health::notes).unwrap_or_default();
+        let corrected = self.corrected.get(device).map(|count| {
+            let count = 10_u64.pow(count.ilog10());
+            format!("single-bit errors of its memory were corrected, {count} or more since its node was started")
+        });
+        let slowed = self.slowed.get(device).map(|(_, why)| format!("slowed down by its hardware: {why}"));
         let kept = self.kept.get(device).map(|(_, why)| why.clone());
         let last = self.errors.get(device).and_then(VecDeque::back);
-        let last = last.map(|(_, seen)| format!("last error: {}", XidText(seen.xid)));
+        let last = last.map(|error| format!("last error: {}", error.seen.fault));
         let remark = self.remarks.get(device).cloned();
-        remap.into_iter().chain(kept).chain(self.links.notes(device)).chain(remark).chain(last).collect()
+        said.into_iter()
+            .chain(corrected)
+            .chain(slowed)
+            .chain(kept)
+            .chain(self.links.notes(device))
+            .chain(remark)
+            .chain(last)
+            .collect()
     }
 
     /// The devices of which there is something to be known.
     pub(crate) fn noted(&self) -> impl Iterator<Item = &DeviceSlot> {
         self.errors
             .keys()
-            .chain(&self.remap_pending)
+            .chain(self.said.iter().filter(|(_, health)| !health.notes().is_empty()).map(|(device, _)| device))
+            .chain(self.corrected.keys())
+            .chain(self.slowed.keys())
             .chain(self.kept.keys())
             .chain(self.links.noted())
             .chain(self.remarks.keys())
     }
 
-    /// The error of one of these devices, which a process had, that may have ended it just now, and whether the hardware is to
-    /// blame. Who had one device uses no links.
-    pub(crate) fn blame(&self, devices: &BTreeSet<DeviceSlot>, now: Instant) -> Option<(String, bool)> {
+    /// The error of one of these devices, which a process had, that may have ended it just now, and whether something else than
+    /// what ran there is to blame: the hardware, or maybe another client of the MPS server that it used the device through. Who had
+    /// one device uses no links.
+    pub(crate) fn blame(&self, devices: &BTreeSet<DeviceSlot>, pid: u32, now: Instant) -> Option<(String, bool)> {
         let recent = devices.iter().flat_map(|device| self.errors.get(device).into_iter().flatten());
         let may_be_it = |class: XidClass| match class {
             XidClass::Note => false,
             XidClass::Link => devices.len() > 1,
             XidClass::Application | XidClass::Contained | XidClass::Reset | XidClass::Gone => true,
         };
-        let recent =
-            recent.filter(|(at, seen)| may_be_it(seen.class) && now.saturating_duration_since(*at) <= ERROR_COUNTS);
+        let recent = recent
+            .filter(|error| may_be_it(error.seen.class) && now.saturating_duration_since(error.at) <= ERROR_COUNTS);
         // The gravest says most.
-        let (at, seen) = recent.max_by_key(|(at, seen)| (seen.class, *at))?;
-        let (resource, slot) = &seen.device;
-        let before = now.saturating_duration_since(*at).as_secs_f64();
-        let error = XidText(seen.xid);
-        Some((format!("{resource} {slot} reported {error} {before:.1} s before"), seen.class > XidClass::Application))
+        let error = recent.max_by_key(|error| (error.seen.class, error.at))?;
+        let (resource, slot) = &error.seen.device;
+        let before = now.saturating_duration_since(error.at).as_secs_f64();
+        let is_hardware = error.seen.class > XidClass::Application;
+        let others = if is_hardware { 0 } else { error.others_beside(pid) };
+        let told = format!("{resource} {slot} reported {} {before:.1} s before", error.seen.fault);
+        let shared = format!(
+            ". It was used through an MPS server, which a fault of one client ends for all of them: another one ({others} there) \
+             may have caused that"
+        );
+        Some(if others == 0 { (told, is_hardware) } else { (told + &shared, true) })
+    }
+}
+
+impl Remembered {
+    /// How many others used the device through the MPS server through which a process used it, or what it had started; 0 where
+    /// it did not.
+    fn others_beside(&self, pid: u32) -> usize {
+        let is_own = |client: &&Lineage| client.contains(&pid);
+        let own = self.clients.iter().filter(is_own).count();
+        if own == 0 { 0 } else { self.clients.len() - own }
     }
 }
 
@@ -481,7 +559,7 @@ mod tests {
     }
 
     fn error(slot: u32, xid: u32, class: XidClass) -> DeviceErrorSeen {
-        DeviceErrorSeen { device: gpu(slot), xid, class }
+        DeviceErrorSeen { device: gpu(slot), fault: DeviceFault::Xid(xid), class }
     }
 
     fn told(recovery: Recovery) -> Health {
@@ -501,20 +579,20 @@ mod tests {
         assert_eq!(health.error(error(0, 63, XidClass::Note), now), []);
         assert_eq!(health.len(), 0);
         let (words, is_hardware) =
-            health.blame(&BTreeSet::from([gpu(0)]), now + Duration::from_millis(400)).expect("there is one");
+            health.blame(&BTreeSet::from([gpu(0)]), 7, now + Duration::from_millis(400)).expect("there is one");
         assert!(words.contains("Xid 31") && words.contains("0.4 s before") && is_hardware, "{words}");
-        assert_eq!(health.blame(&BTreeSet::from([gpu(1)]), now), None);
-        assert_eq!(health.blame(&BTreeSet::from([gpu(0)]), now + Duration::from_secs(11)), None);
+        assert_eq!(health.blame(&BTreeSet::from([gpu(1)]), 7, now), None);
+        assert_eq!(health.blame(&BTreeSet::from([gpu(0)]), 7, now + Duration::from_secs(11)), None);
     }
 
     #[test]
     fn the_blame_is_the_hardwares_only_where_the_hardware_failed() {
         let (mut health, now) = (DeviceHealth::default(), Instant::now());
         health.error(error(0, 13, XidClass::Application), now);
-        assert!(!health.blame(&BTreeSet::from([gpu(0)]), now).expect("there is one").1);
+        assert!(!health.blame(&BTreeSet::from([gpu(0)]), 7, now).expect("there is one").1);
         health.error(error(0, 48, XidClass::Reset), now);
         health.error(error(0, 45, XidClass::Application), now);
-        let (words, is_hardware) = health.blame(&BTreeSet::from([gpu(0)]), now).expect("there is one");
+        let (words, is_hardware) = health.blame(&BTreeSet::from([gpu(0)]), 7, now).expect("there is one");
         assert!(is_hardware && words.contains("Xid 48"), "{words}");
     }
 
@@ -523,8 +601,8 @@ mod tests {
         let (mut health, now) = (DeviceHealth::default(), Instant::now());
         assert!(matches!(&health.error(error(0, 74, XidClass::Link), now)[..], [Verdict::Tell(..)]), "LINKS-1");
         assert_eq!(health.len(), 0);
-        assert_eq!(health.blame(&BTreeSet::from([gpu(0)]), now), None, "who had one uses no links");
-        let (words, is_hardware) = health.blame(&BTreeSet::from([gpu(0), gpu(1)]), now).expect("there is one");
+        assert_eq!(health.blame(&BTreeSet::from([gpu(0)]), 7, now), None, "who had one uses no links");
+        let (words, is_hardware) = health.blame(&BTreeSet::from([gpu(0), gpu(1)]), 7, now).expect("there is one");
         assert!(is_hardware && words.contains("Xid 74"), "{words}");
         let drained = health.seen(&gpu(0), &told(Recovery::DrainLinks), true, now);
         assert_eq!(drained, [Verdict::Links(gpu(0), LinksChange::Drained)]);
@@ -686,6 +764,62 @@ mod tests {
         assert!(is_out(&health.seen(&gpu(0), &fails, false, now), "`disabled`"));
         assert_eq!(health.seen(&gpu(0), &fails, false, now), [], "said once");
         assert_eq!(health.seen(&gpu(0), &called(DriverWord::Works), false, now), [Verdict::Check(gpu(0))]);
+    }
+
+    #[test]
+    fn what_a_driver_tells_besides_xids_is_noted_and_the_device_goes_on() {
+        let (mut health, now) = (DeviceHealth::default(), Instant::now());
+        let fault = |fault, class| DeviceErrorSeen { device: gpu(0), fault, class };
+        for _ in 0..25 {
+            assert_eq!(health.error(fault(DeviceFault::SingleBit, XidClass::Note), now), []);
+        }
+        assert_eq!(health.error(fault(DeviceFault::OtherRecovery, XidClass::Note), now), []);
+        let corrected = "single-bit errors of its memory were corrected, 10 or more since its node was started";
+        assert_eq!(health.notes(&gpu(0)), [corrected], "they push no other error out");
+        assert_eq!(health.noted().collect::<Vec<_>>(), [&gpu(0)]);
+        let told = health.error(fault(DeviceFault::DoubleBit, XidClass::Contained), now);
+        assert!(matches!(&told[..], [Verdict::Tell(_, text)] if text.contains("its hardware failed; ")), "{told:?}");
+        assert!(health.blame(&BTreeSet::from([gpu(0)]), 7, now).expect("the hardware").1);
+        assert!(is_out(&health.error(fault(DeviceFault::Poison, XidClass::Reset), now), "it is to be reset"));
+        let old = Health {
+            is_retirement_pending: true,
+            double_bit_errors: Some(2),
+            slowed: Some(Slowdown::Heat),
+            ..Health::default()
+        };
+        assert_eq!(health.seen(&gpu(1), &old, false, now), []);
+        let notes = health.notes(&gpu(1)).join("; ");
+        for part in
+            ["pages of its memory are to be taken out of use", "2 double-bit errors", "slowed down by its hardware"]
+        {
+            assert!(notes.contains(part), "{notes}");
+        }
+        assert_eq!(health.state(&gpu(1)), HealthState::Healthy, "it may be used");
+        let cool = Health { double_bit_errors: Some(0), ..Health::default() };
+        health.seen(&gpu(1), &cool, false, now + SLOWED_FOR / 2);
+        assert_eq!(
+            health.notes(&gpu(1)),
+            ["slowed down by its hardware: it is too warm"],
+            "said once, and for a while"
+        );
+        health.seen(&gpu(1), &cool, false, now + SLOWED_FOR);
+        assert_eq!(health.notes(&gpu(1)), [""; 0]);
+    }
+
+    #[test]
+    fn the_fault_of_another_client_of_an_mps_server_is_not_the_own() {
+        let (mut health, now) = (DeviceHealth::default(), Instant::now());
+        let of_gpu = BTreeSet::from([gpu(0)]);
+        health.shared_by(&gpu(0), vec![vec![71, 70], vec![80]]);
+        health.error(error(0, 31, XidClass::Application), now);
+        // The server is gone, and who used it.
+        health.shared_by(&gpu(0), Vec::new());
+        let (words, is_others) = health.blame(&of_gpu, 70, now).expect("there is one");
+        assert!(is_others && words.contains("another one (1 there) may have caused that"), "{words}");
+        assert!(!health.blame(&of_gpu, 90, now).expect("there is one").1, "it used the GPU by itself");
+        health.shared_by(&gpu(0), vec![vec![71, 70]]);
+        health.error(error(0, 13, XidClass::Application), now + Duration::from_secs(1));
+        assert!(!health.blame(&of_gpu, 70, now + Duration::from_secs(1)).expect("there is one").1, "it was alone");
     }
 
     #[test]

@@ -360,11 +360,11 @@ impl Listener {
                     has_heard = true;
                     is_over = desk.strong_count() == 0;
                     if let Some(error) = error
-                        && let Some(class) = self.rules.class_of(error.xid)
+                        && let Some(class) = self.rules.class_of_fault(error.fault)
                         && !(error.is_elsewhere && class.is_of_one_instance())
                     {
                         let device = (self.devices.resource().to_owned(), error.place as u32);
-                        post.post(Said::Failed(DeviceErrorSeen { device, xid: error.xid, class }));
+                        post.post(Said::Failed(DeviceErrorSeen { device, fault: error.fault, class }));
                     }
                     !is_over
                 });

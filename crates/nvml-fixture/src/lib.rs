@@ -16,9 +16,10 @@
 //! `pair=0:1:NODE,NV4` connects the first two by four NVLinks and host bridges of one NUMA node (`BRD`, `PIX`, `PXB`, `PHB`,
 //! `NODE`, `SYS`), `fabric=0:9a5c1f00-2b3d-4e5f-8a9b-0c1d2e3f4a5b:3` has NVLink connect the first one to part 3 of that cluster of machines, `mps=0:4242:524288` lists process 4242 among the first one's clients of an MPS server. `recovery=0:1` says that the first
 //! one needs recovery action 1, `warm=0:350000:61` that it draws 350 W and has 61 °C, `sm=0:4242:35` that it computes for process 4242 in 35 % of the time, `remap=0:pending` or `remap=0:failed` what became of rows of its memory, `field=0:31:1` that NVML's field 31 of it is 1,
-//! `persistence=0:1` that it is kept ready while nobody uses it, and `p2p=0:1:4` that the NVLinks between the first two are of
-//! no use, by NVML's number. Each `xid=0:31` that
-//! is added while an event set is open is an error 31 of the first one, and `xid=0:31:1:0` one of its instance with these numbers (`xid=0:31:1` where only the part of the GPU is known); the first wait for one makes a file beside that with
+//! `slowed=0:64` why its clocks are slow, by NVML's bits, `persistence=0:1` that it is kept ready while nobody uses it, and
+//! `p2p=0:1:4` that the NVLinks between the first two are of no use, by NVML's number. Each `xid=0:31` that
+//! is added while an event set is open is an error 31 of the first one, and `xid=0:31:1:0` one of its instance with these numbers (`xid=0:31:1` where only the part of the GPU is known),
+//! and each `event=0:2` an event of that type (a double-bit error here); the first wait for one makes a file beside that with
 //! the answers, whose name ends with `.waits`. A field left empty makes its question return 3 (not supported).
 //! It is CUDA's driver library, too: see `cuda.rs`.
 //!
@@ -53,6 +54,8 @@ const NO_INSTANCE: c_uint = 0xffff_ffff;
 
 /// `nvmlEventTypeXidCriticalError`.
 const CRITICAL_XID: c_ulonglong = 8;
+/// The same, errors of one bit and of two, fatal poison, an unavailable GPU, and another recovery action.
+const EVENTS: c_ulonglong = CRITICAL_XID | 0x1 | 0x2 | 0x2000 | 0x4000 | 0x8000;
 
 static ANSWERS: Mutex<Opened> = Mutex::new(Opened { times: 0, answers: None });
 
@@ -89,6 +92,8 @@ struct Numbers {
     warmth: Vec<(usize, [c_uint; 2])>,
     /// Fields that no other line tells, each with its value.
     fields: Vec<(usize, [c_uint; 2])>,
+    /// `nvmlClocksThrottleReasons`.
+    slowed: Vec<(usize, c_ulonglong)>,
     persistent: Vec<(usize, c_uint)>,
 }
 
@@ -106,10 +111,11 @@ const FIRST_INSTANCE: usize = 10_000;
 /// Where it would be among the GPUs.
 const FIRST_INSTANCE_INDEX: usize = FIRST_INSTANCE - 1;
 
-/// An error of a GPU, and in which of its instances it happened.
+/// An error of a GPU or another event, and in which of its instances it happened.
 #[derive(Clone, Copy)]
 struct Xid {
     of_gpu: usize,
+    kind: c_ulonglong,
     number: c_ulonglong,
     instance: [c_uint; 2],
 }
@@ -123,7 +129,12 @@ impl Xid {
         for number in &mut instance {
             *number = parts.next().map_or(Some(NO_INSTANCE), |part| part.parse().ok())?;
         }
-        Some(Self { of_gpu, number, instance })
+        Some(Self { of_gpu, kind: CRITICAL_XID, number, instance })
+    }
+
+    /// An event of another type.
+    fn event((of_gpu, kind): (usize, c_ulonglong)) -> Self {
+        Self { of_gpu, kind, number: 0, instance: [NO_INSTANCE; 2] }
     }
 }
 
@@ -195,9 +206,11 @@ impl Answers {
                 Some(("sm", of)) => answers.computing.push(two_numbers(of)?),
                 Some(("remap", of)) => answers.remaps.push(numbered(of)?),
                 Some(("field", of)) => answers.numbers.fields.push(two_numbers(of)?),
+                Some(("slowed", of)) => answers.numbers.slowed.push(numbered(of)?),
                 Some(("persistence", of)) => answers.numbers.persistent.push(numbered(of)?),
                 Some(("p2p", of)) => faults.push(two_numbers(of)?),
                 Some(("xid", of)) => answers.xids.push(Xid::parse(of)?),
+                Some(("event", of)) => answers.xids.push(Xid::event(numbered(of)?)),
                 Some(("pair", of)) => answers.pairs.push(Pair::parse(of)?),
                 Some(("cuda", device)) => answers.cuda = Some(device.to_owned()),
                 Some(("fabric", of)) => {
@@ -612,6 +625,19 @@ pub unsafe extern "C" fn nvmlDeviceGetProcessUtilization(
 }
 
 /// # Safety
+/// As in NVML: `reasons` must be valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetCurrentClocksThrottleReasons(device: Handle, reasons: *mut c_ulonglong) -> c_int {
+    read_anew();
+    with_answers(|answers| {
+        let index = (device as usize).wrapping_sub(1);
+        let said = answers.numbers.slowed.iter().find(|(of, _)| *of == index);
+        // SAFETY: passed on to the caller.
+        said.map_or(NOT_SUPPORTED, |(_, bits)| unsafe { write(reasons, *bits) })
+    })
+}
+
+/// # Safety
 /// As in NVML: `mode` must be valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetPersistenceMode(device: Handle, mode: *mut c_uint) -> c_int {
@@ -953,7 +979,7 @@ pub unsafe extern "C" fn nvmlEventSetFree(set: *mut c_void) -> c_int {
 pub unsafe extern "C" fn nvmlDeviceGetSupportedEventTypes(device: Handle, events: *mut c_ulonglong) -> c_int {
     with_gpu(device, |index, _| match index {
         // SAFETY: passed on to the caller.
-        0..FIRST_INSTANCE_INDEX => unsafe { write(events, CRITICAL_XID) },
+        0..FIRST_INSTANCE_INDEX => unsafe { write(events, EVENTS) },
         _ => NOT_SUPPORTED,
     })
 }
@@ -963,7 +989,7 @@ pub unsafe extern "C" fn nvmlDeviceGetSupportedEventTypes(device: Handle, events
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceRegisterEvents(device: Handle, events: c_ulonglong, set: *mut c_void) -> c_int {
     with_gpu(device, |index, _| {
-        if set.is_null() || events & !CRITICAL_XID != 0 || index >= FIRST_INSTANCE_INDEX {
+        if set.is_null() || events & !EVENTS != 0 || index >= FIRST_INSTANCE_INDEX {
             return NOT_SUPPORTED;
         }
         // SAFETY: the caller vouches for a set that was made above and is used by no other thread.
@@ -995,12 +1021,12 @@ pub unsafe extern "C" fn nvmlEventSetWait_v2(set: *mut c_void, data: *mut EventD
     set.tell_that_it_waits();
     loop {
         let xids = Answers::read().map(|answers| answers.xids).unwrap_or_default();
-        while let Some(Xid { of_gpu, number, instance }) = xids.get(set.told).copied() {
+        while let Some(Xid { of_gpu, kind, number, instance }) = xids.get(set.told).copied() {
             set.told += 1;
             if set.devices.contains(&of_gpu) {
                 let event = EventData {
                     device: (of_gpu + 1) as Handle,
-                    kind: CRITICAL_XID,
+                    kind,
                     data: number,
                     gpu_instance: instance[0],
                     compute_instance: instance[1],

@@ -5,7 +5,7 @@ use crate::leases::TROUBLE_LONGEST;
 use crate::node::Role;
 use crate::process::{Kind, Life};
 use crate::world::World;
-use oxiray_families::XidClass;
+use oxiray_families::{DeviceFault, XidClass};
 use oxiray_machine::DeviceErrorSeen;
 
 /// An Xid of each class but [`XidClass::Link`].
@@ -129,7 +129,7 @@ impl World {
         self.log.line(self.now, format_args!("node {node}: {resource} {slot} reports Xid {xid}"));
         let device = (resource.to_owned(), slot);
         self.wake(node);
-        self.nodes[node].core.devices_failed(vec![DeviceErrorSeen { device, xid, class }]);
+        self.nodes[node].core.devices_failed(vec![DeviceErrorSeen { device, fault: DeviceFault::Xid(xid), class }]);
         self.after_event(node);
     }
 }

@@ -8,7 +8,7 @@ use crate::device_links::LinksChange;
 use crate::devices::Devices;
 use crate::names::Key;
 use oxiray_accelerators::DeviceUse as Found;
-use oxiray_families::{XidClass, XidText};
+use oxiray_families::{DeviceFault, XidClass};
 use oxiray_ids::JobId;
 use oxiray_wire::message::{DeviceAction, DeviceOrder};
 use oxiray_wire::state::DeviceCondition;
@@ -17,16 +17,21 @@ use std::collections::BTreeSet;
 impl NodeCore {
     /// Drivers reported errors of devices.
     pub fn devices_failed(&mut self, seen: Vec<DeviceErrorSeen>) {
+        let mut is_asked = false;
         for error in seen {
             let (resource, slot) = &error.device;
-            if error.class == XidClass::Note {
-                self.log(format!("{resource} {slot} reported {}", XidText(error.xid)));
+            let is_corrected = error.fault == DeviceFault::SingleBit;
+            if error.class == XidClass::Note && !is_corrected {
+                self.log(format!("{resource} {slot} reported {}", error.fault));
             }
             let verdicts = self.devices.health.error(error, self.now);
             self.carry_out_health(verdicts);
+            is_asked |= !is_corrected;
         }
-        // What the driver needs now decides over what the number of an error says.
-        self.out.push(Effect::MeasureDevices);
+        if is_asked {
+            // What the driver needs now decides over what the number of an error says.
+            self.out.push(Effect::MeasureDevices);
+        }
     }
 
     /// What drivers say of devices' health.
@@ -34,6 +39,9 @@ impl NodeCore {
         for found in found.iter().filter(|found| !found.usage.is_lost) {
             let device = (found.resource.to_owned(), found.slot);
             let is_held = self.is_held(&device);
+            let clients = found.usage.processes.iter().filter(|process| process.is_mps_client);
+            let clients = clients.map(|client| [&[client.pid], &client.ancestors[..]].concat()).collect();
+            self.devices.health.shared_by(&device, clients);
             let verdicts = self.devices.health.seen(&device, &found.usage.health, is_held, self.now);
             self.carry_out_health(verdicts);
         }
@@ -167,13 +175,13 @@ impl NodeCore {
         }
     }
 
-    /// Why a worker died that had a device which failed just before, and whether the hardware is to blame.
+    /// Why a worker died that had a device which failed just before, and whether something else than its own code is to blame.
     pub(super) fn device_blame(&self, key: Key) -> Option<(String, bool)> {
         if let Some(text) = self.devices.failed.get(&key) {
             return Some((text.clone(), true));
         }
-        let devices = devices_of(self.workers.get(&key)?.grants());
-        self.devices.health.blame(&devices, self.now)
+        let worker = self.workers.get(&key)?;
+        self.devices.health.blame(&devices_of(worker.grants()), worker.pid.unwrap_or(0), self.now)
     }
 
     /// What is to be known of devices besides what is free of them: why they are out of service, which errors they had, who
