@@ -230,6 +230,9 @@ def test_more_than_half_of_the_devices_stay_in_service(gpus: Gpus) -> None:
     wait_until(lambda: "kept in service although Xid 95" in device(2))
     assert "out of service: Xid 95" in device(0) and "out of service: Xid 95" in device(1)
     assert "more than half of the cluster's devices of `GPU` would be out of service" in device(2)
+    warning = next(line for line in status().splitlines() if line.startswith("warning: more than half"))
+    node = ray.get_runtime_context().get_node_id()
+    assert f"these are kept in service: GPU 2 of node {node} (Xid 95" in status().replace("\n", " "), warning
     assert ray.get(ray.remote(num_gpus=2)(lambda: sorted(ray.get_gpu_ids())).remote(), timeout=30) == [2, 3]
 
 
@@ -266,6 +269,29 @@ def test_the_fault_of_another_client_of_an_mps_server_does_not_count_as_the_own(
     assert "used through an MPS server" in str(raised.value) and "another one (1 there)" in str(raised.value)
     Path(f"{other}.done").touch()
     assert ray.get(neighbour, timeout=60) == str(slot)
+
+
+def test_a_node_is_drained_whose_driver_needs_a_restart_of_the_machine(
+    library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    ray.shutdown()
+    gpus = Gpus(nvml.Answers(tmp_path, monkeypatch, library))
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "num_gpus": 0})
+    request.addfinalizer(cluster.shutdown)
+    request.addfinalizer(ray.shutdown)
+    member = cluster.add_node(num_cpus=1, num_gpus=4)
+    ray.init(address=cluster.address)
+    wait_until(gpus.answers.are_listened_to)
+    mark = tmp_path / "mark"
+    task = works.remote(str(mark))
+    wait_until(lambda: has_begun(mark))
+    gpus.say("recovery=3:7")
+    why = "the driver of its GPU 3 needs a restart of the machine"
+    wait_until(lambda: why in status())
+    assert {row["NodeID"]: row["Alive"] for row in ray.nodes()}[member.node_id], "somebody works there"
+    Path(f"{mark}.done").touch()
+    ray.get(task, timeout=60)
+    wait_until(lambda: not {row["NodeID"]: row["Alive"] for row in ray.nodes()}[member.node_id])
 
 
 def test_a_person_drains_a_device_has_it_checked_and_puts_it_back(gpus: Gpus, tmp_path: Path) -> None:

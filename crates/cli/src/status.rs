@@ -42,7 +42,11 @@ pub(crate) fn run(options: &StatusOptions) -> anyhow::Result<()> {
 
 fn draw(address: &str, state: &ClusterState, limit: Option<usize>) -> anyhow::Result<String> {
     let state = show::plain_state(state)?;
-    let mut text = format!("Cluster at {address}\n\nResources\n");
+    let mut text = format!("Cluster at {address}\n");
+    for alert in state.daemon.iter().flat_map(|daemon| &daemon.alerts) {
+        writeln!(text, "warning: {alert}").expect(EXPECT);
+    }
+    text.push_str("\nResources\n");
     let free = |name: &str| state.available.get(name).copied().unwrap_or(0.0);
     for (resource, total) in state.totals.iter().filter(|(resource, _)| !resource.starts_with("node:")) {
         let used = used(*total, free(resource));
@@ -322,10 +326,11 @@ mod tests {
              "bundles": []}],
             "waiting": [{"why": "task `f` waits"}], "actors": [{"state": "alive"}, {"state": "dead"}],
             "memory": {"source": "/sys/fs/cgroup/memory.max", "limit": 2147483648, "used": 1073741824, "shared": 0, "stalled": null},
-            "workers": [{"duty": "task"}], "daemon": {"pid": 3, "resident_bytes": 1048576}}"#;
+            "workers": [{"duty": "task"}], "daemon": {"pid": 3, "resident_bytes": 1048576, "alerts": ["devices are kept"]}}"#;
         let state: ClusterState = serde_json::from_str(state).expect("a state");
         let expected = "\
 Cluster at 10.0.0.1:6379
+warning: devices are kept
 
 Resources
   CPU                      1.5 of 4 used

@@ -3,51 +3,81 @@
 //!
 //! - BREAKER-1: of the devices of a resource, more than half are never out of service for what was found within
 //!   [`WINDOW`], but for those that do not answer at all.
+//! - BREAKER-2: what is kept in service so is told as long as it counts, with why it would be out of it.
 
 use oxiray_machine::Key;
 use oxiray_wire::state::DeviceCondition;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// For how long a device counts that was taken out of service.
+/// For how long a device counts that was taken out of service, and for how long it is said that one is kept in it.
 const WINDOW: Duration = Duration::from_secs(600);
 
 /// A device of a member.
 type Device = (String, Key, u32);
 
+/// A device that is kept in service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// What it counts as.
+    pub(crate) resource: String,
+    /// Its member.
+    pub(crate) member: Key,
+    /// Its number there.
+    pub(crate) slot: u32,
+    /// Why it would be out of service.
+    pub(crate) reason: String,
+}
+
 /// The devices that nodes took out of service of late.
 #[derive(Debug, Default)]
 pub(crate) struct Breaker {
     taken: BTreeMap<Device, Instant>,
+    /// Those that were to be kept in service after all, since when and why they would not be.
+    kept: BTreeMap<Device, (Instant, String)>,
 }
 
 impl Breaker {
-    /// A member told of its devices. Returns those that it is to keep in service after all; `total` is how many devices of a
-    /// resource the cluster has.
+    /// A member told of its devices. Returns those that it is to keep in service after all, each with whether that is news;
+    /// `total` is how many devices of a resource the cluster has.
     pub(crate) fn judge<'a>(
         &mut self,
         member: Key,
         told: impl IntoIterator<Item = &'a DeviceCondition>,
         total: impl Fn(&str) -> u64,
         now: Instant,
-    ) -> Vec<(String, u32)> {
+    ) -> Vec<(Kept, bool)> {
         self.taken.retain(|_, since| now.saturating_duration_since(*since) < WINDOW);
+        self.kept.retain(|_, (since, _)| now.saturating_duration_since(*since) < WINDOW);
         let mut kept = Vec::new();
         for condition in told.into_iter().filter(|condition| condition.is_automatic) {
-            let resource = &condition.resource;
-            self.taken.entry((resource.clone(), member, condition.slot)).or_insert(now);
-            let taken = self.taken.keys().filter(|(of, _, _)| of == resource).count() as u64;
-            if taken * 2 > total(resource) {
-                self.taken.remove(&(resource.clone(), member, condition.slot));
-                kept.push((resource.clone(), condition.slot));
+            let (resource, slot) = (condition.resource.clone(), condition.slot);
+            let device = (resource.clone(), member, slot);
+            self.taken.entry(device.clone()).or_insert(now);
+            let taken = self.taken.keys().filter(|(of, _, _)| *of == resource).count() as u64;
+            if taken * 2 > total(&resource) {
+                self.taken.remove(&device);
+                let reason = condition.reason.clone().unwrap_or_default();
+                let is_news = self.kept.insert(device, (now, reason.clone())).is_none();
+                kept.push((Kept { resource, member, slot, reason }, is_news));
             }
         }
         kept
     }
 
+    /// The devices that were kept in service of late.
+    pub(crate) fn kept(&self, now: Instant) -> impl Iterator<Item = Kept> + '_ {
+        let lately = self.kept.iter().filter(move |(_, (since, _))| now.saturating_duration_since(*since) < WINDOW);
+        lately.map(|((resource, member, slot), (_, reason))| {
+            let (resource, reason) = (resource.clone(), reason.clone());
+            Kept { resource, member: *member, slot: *slot, reason }
+        })
+    }
+
     /// A member is gone, with its devices.
     pub(crate) fn member_gone(&mut self, member: Key) {
         self.taken.retain(|(_, of, _), _| *of != member);
+        self.kept.retain(|(_, of, _), _| *of != member);
     }
 }
 
@@ -56,7 +86,12 @@ mod tests {
     use super::*;
 
     fn out(slot: u32) -> DeviceCondition {
-        DeviceCondition { resource: "GPU".into(), slot, is_automatic: true, ..DeviceCondition::default() }
+        let reason = Some(format!("Xid {slot}"));
+        DeviceCondition { resource: "GPU".into(), slot, is_automatic: true, reason, ..DeviceCondition::default() }
+    }
+
+    fn kept(member: Key, slot: u32) -> Kept {
+        Kept { resource: "GPU".into(), member, slot, reason: format!("Xid {slot}") }
     }
 
     fn by_hand(slot: u32) -> DeviceCondition {
@@ -69,18 +104,21 @@ mod tests {
         let of_four = |_: &str| 4;
         assert_eq!(breaker.judge(1, &[out(0), by_hand(3)], of_four, now), []);
         assert_eq!(breaker.judge(2, &[out(0)], of_four, now), []);
-        assert_eq!(breaker.judge(2, &[out(0), out(1)], of_four, now), [("GPU".to_owned(), 1)], "BREAKER-1");
+        assert_eq!(breaker.judge(2, &[out(0), out(1)], of_four, now), [(kept(2, 1), true)], "BREAKER-1");
+        assert_eq!(breaker.judge(2, &[out(0), out(1)], of_four, now), [(kept(2, 1), false)], "it was told");
+        assert_eq!(breaker.kept(now).collect::<Vec<_>>(), [kept(2, 1)], "BREAKER-2");
         assert_eq!(breaker.judge(2, &[out(0)], of_four, now), [], "those that are known count once");
         let later = now + WINDOW;
+        assert_eq!(breaker.kept(later).count(), 0, "BREAKER-2");
         assert_eq!(breaker.judge(2, &[out(1)], of_four, later), [], "those of long ago do not count");
         breaker.member_gone(2);
-        assert!(breaker.taken.is_empty());
+        assert!(breaker.taken.is_empty() && breaker.kept.is_empty());
     }
 
     #[test]
     fn the_last_device_is_kept() {
         let (mut breaker, now) = (Breaker::default(), Instant::now());
-        assert_eq!(breaker.judge(1, &[out(0)], |_| 1, now), [("GPU".to_owned(), 0)]);
+        assert_eq!(breaker.judge(1, &[out(0)], |_| 1, now), [(kept(1, 0), true)]);
         assert_eq!(breaker.judge(1, &[out(0)], |_| 2, now), [], "there is another one");
     }
 }

@@ -13,7 +13,7 @@ mod holdings;
 mod reports;
 
 use crate::amounts::{Amounts, add, available_of, total_of};
-use crate::breaker::Breaker;
+use crate::breaker::{Breaker, Kept};
 use crate::demands::Need;
 use crate::placement_groups::PlacementGroup;
 use crate::queue::PendingRequest;
@@ -37,6 +37,8 @@ use std::time::Instant;
 const LOST_KEPT: usize = 100;
 /// Of how many workers of one machine it is kept what they use.
 const MEASURED_WORKERS_MAX: usize = 4_096;
+/// How many devices that are kept in service one message names.
+const KEPT_NAMED_MAX: usize = 8;
 /// How many labels that are withdrawn one message names.
 const WITHDRAWN_NAMED_MAX: usize = 4;
 /// Over 1, 5 and 15 minutes.
@@ -63,6 +65,8 @@ pub(crate) struct Member {
     /// What it told last; of bundles and holdings only what changed with that.
     pub(crate) state: NodeState,
     pub(crate) holdings: Holdings,
+    /// The devices for which it is to be started again, as it told last: by resource and slot.
+    pub(crate) restarts_for: BTreeSet<(String, u32)>,
 }
 
 /// What an order books.
@@ -101,6 +105,7 @@ impl Member {
             view: reported.clone(),
             reported,
             reported_bundles: BTreeMap::new(),
+            restarts_for: BTreeSet::new(),
             bundles: BTreeMap::new(),
             under_way: BTreeMap::new(),
             workers: BTreeMap::new(),
@@ -631,7 +636,7 @@ impl Members {
     }
 
     /// The devices that a member is to keep in service though it found them ill (BREAKER-1).
-    pub(crate) fn kept_in_service(&mut self, key: Key, now: Instant) -> Vec<(String, u32)> {
+    pub(crate) fn kept_in_service(&mut self, key: Key, now: Instant) -> Vec<(Kept, bool)> {
         let Some(member) = self.by_key.get(&key) else { return Vec::new() };
         let total = |resource: &str| {
             let counts = self.by_key.values().flat_map(Member::device_counts);
@@ -642,6 +647,29 @@ impl Members {
             counts.any(|(name, count)| name.as_str() == of.resource && u64::from(of.slot) < count)
         };
         self.breaker.judge(key, member.state.conditions.iter().filter(has), total, now)
+    }
+
+    /// What people are to know of devices that are kept in service so (BREAKER-2).
+    pub(crate) fn breaker_alerts(&self, now: Instant) -> Vec<String> {
+        let mut by_resource: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for kept in self.breaker.kept(now) {
+            let Some(member) = self.by_key.get(&kept.member) else { continue };
+            let Kept { resource, slot, reason, .. } = kept;
+            let text = format!("{resource} {slot} of node {} ({reason})", member.view.node);
+            by_resource.entry(resource).or_default().push(text);
+        }
+        let alert = |(resource, mut devices): (String, Vec<String>)| {
+            let more = devices.len().saturating_sub(KEPT_NAMED_MAX);
+            devices.truncate(KEPT_NAMED_MAX);
+            let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+            format!(
+                "more than half of the cluster's devices of `{resource}` would be out of service for what their nodes found; \
+                 these are kept in service: {}{more}. A fault of a driver looks like this: look at the nodes, and drain by \
+                 hand (`oxiray device drain`) what is not to be used",
+                devices.join(", ")
+            )
+        };
+        by_resource.into_iter().map(alert).collect()
     }
 
     /// What a member and those on it are told that is being emptied.

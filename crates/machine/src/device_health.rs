@@ -434,6 +434,13 @@ impl DeviceHealth {
             && !is_gone
     }
 
+    /// Whether a device is out of service until its machine is started again, as its driver says.
+    pub(crate) fn needs_restart(&self, device: &DeviceSlot) -> bool {
+        let needs = self.said.get(device).and_then(|health| health.recovery);
+        let is_found_ill = self.ill.get(device).is_some_and(|ill| matches!(ill.cause, Cause::Error | Cause::Driver));
+        needs == Some(Recovery::Reboot) && is_found_ill
+    }
+
     /// What is known of whether a device is well (HEALTH-5).
     pub(crate) fn state(&self, device: &DeviceSlot) -> HealthState {
         if self.ill.contains_key(device) || self.links.noted().any(|noted| noted == device) {
@@ -804,6 +811,17 @@ mod tests {
         );
         health.seen(&gpu(1), &cool, false, now + SLOWED_FOR);
         assert_eq!(health.notes(&gpu(1)), [""; 0]);
+    }
+
+    #[test]
+    fn a_machine_is_to_be_started_again_where_a_driver_says_so_and_nobody_keeps_the_device() {
+        let (mut health, now) = (DeviceHealth::default(), Instant::now());
+        health.seen(&gpu(0), &told(Recovery::Reset), false, now);
+        assert!(!health.needs_restart(&gpu(0)));
+        health.seen(&gpu(0), &told(Recovery::Reboot), false, now);
+        assert!(health.needs_restart(&gpu(0)));
+        health.keep(&gpu(0), "too many are out", now);
+        assert!(!health.needs_restart(&gpu(0)), "it is in service");
     }
 
     #[test]

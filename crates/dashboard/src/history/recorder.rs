@@ -152,6 +152,7 @@ fn cluster_rows(state: ClusterState) -> Result<[(&'static str, Vec<Row>); 4], se
         address: daemon.address,
         session: daemon.session,
         warnings: daemon.warnings,
+        alerts: daemon.alerts,
         ..DaemonState::default()
     });
     let rest = ClusterState {

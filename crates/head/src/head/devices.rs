@@ -1,11 +1,14 @@
 //! Devices that people take out of service, have checked and put back, and those that nodes found ill by themselves.
 
 use super::HeadCore;
+use crate::breaker::Kept;
+use crate::members::OWN;
 use crate::suspicion::{MemberDevice, Outcome, Suspected};
 use oxiray_ids::WorkerId;
 use oxiray_machine::{Effect, Key, check_name};
 use oxiray_wire::message::{DeviceAction, DeviceAsked, DeviceHolding, DeviceOrder, HoldingPhase, StateReport};
-use oxiray_wire::state::{DeviceTold, STATE_VERSION};
+use oxiray_wire::state::{ChronicleEntry, ChronicleEvent, DeviceCondition, DevicePart, DeviceTold, STATE_VERSION};
+use std::collections::BTreeSet;
 
 /// How much of an error that was raised is kept.
 const ERROR_CHARACTERS_MAX: usize = 200;
@@ -85,13 +88,46 @@ impl HeadCore {
         }
     }
 
-    /// A member told of devices that it took out of service: where too many are, it is to keep them (BREAKER-1).
+    /// A member told of devices that it took out of service: where too many are, it is to keep them (BREAKER-1), and where it is to
+    /// be started again for one, nothing new comes to it.
     pub(super) fn see_to_devices(&mut self, member: Key) {
-        for (resource, slot) in self.members.kept_in_service(member, self.clock.now) {
+        let kept = self.members.kept_in_service(member, self.clock.now);
+        for (Kept { resource, slot, reason, .. }, is_news) in &kept {
+            let (resource, slot) = (resource.clone(), *slot);
             let why = format!("more than half of the cluster's devices of `{resource}` would be out of service");
-            self.out.push(Effect::Log(format!("member {member} is to keep {resource} {slot} in service: {why}")));
+            let text = format!("{resource} {slot} is kept in service although {reason}: {why}");
+            if *is_news {
+                self.note_kept(member, &resource, slot, &text);
+            }
+            self.out.push(Effect::Log(format!("member {member}: {text}")));
             let action = DeviceAction::Keep;
             self.order_member(member, DeviceOrder { resource, slot, action, reason: why, is_forced: false });
+        }
+        self.drain_for_restart(member, &kept);
+    }
+
+    fn note_kept(&mut self, member: Key, resource: &str, slot: u32, text: &str) {
+        let Some(found) = self.members.by_key.get(&member) else { return };
+        let sizes = found.told.device_sizes.iter().find(|sizes| sizes.resource == resource);
+        let id = sizes.and_then(|sizes| sizes.ids.get(slot as usize)).cloned().unwrap_or_else(|| slot.to_string());
+        let device = Some(DevicePart { resource: resource.to_owned(), slot, id, ..DevicePart::default() });
+        let (event, node, text) = (ChronicleEvent::DeviceKept, Some(found.view.node), text.to_owned());
+        self.note(ChronicleEntry { event, node, device, text, ..ChronicleEntry::default() });
+    }
+
+    /// Drains a member whose driver needs a restart of the machine for one of its devices; once for each, so that who keeps the
+    /// node after all has it kept. The head's own cannot be drained.
+    fn drain_for_restart(&mut self, member: Key, kept: &[(Kept, bool)]) {
+        let Some(found) = self.members.by_key.get_mut(&member) else { return };
+        let is_kept =
+            |of: &DeviceCondition| kept.iter().any(|(kept, _)| kept.resource == of.resource && kept.slot == of.slot);
+        let needing = found.state.conditions.iter().filter(|of| of.needs_restart && !is_kept(of));
+        let needing: BTreeSet<(String, u32)> = needing.map(|of| (of.resource.clone(), of.slot)).collect();
+        let news = needing.difference(&found.restarts_for).next().cloned();
+        found.restarts_for = needing;
+        let Some((resource, slot)) = news.filter(|_| member != OWN) else { return };
+        if !self.members.drains.contains_key(&member) {
+            self.drain_for(member, &format!("the driver of its {resource} {slot} needs a restart of the machine"));
         }
     }
 }

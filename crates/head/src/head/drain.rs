@@ -65,7 +65,7 @@ impl HeadCore {
     }
 
     /// Empties a node whose end is decided: what runs there may end by itself.
-    fn drain_for(&mut self, key: Key, reason: &str) {
+    pub(super) fn drain_for(&mut self, key: Key, reason: &str) {
         self.begin_drain(key, DrainRow { reason: reason.to_owned(), until_ms: None });
         self.drain_on(key);
     }

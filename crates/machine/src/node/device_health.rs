@@ -202,6 +202,7 @@ impl NodeCore {
                 health: health.state(device),
                 notes: health.notes(device).into_iter().chain(violations).collect(),
                 foreign: foreign.of(device),
+                needs_restart: health.needs_restart(device),
             }
         };
         known.into_iter().map(condition).collect()

@@ -142,7 +142,8 @@ impl ChronicleEvent {
             | Self::DeviceInService
             | Self::DeviceIll
             | Self::DeviceWell
-            | Self::DeviceNoted => ChronicleKind::Device,
+            | Self::DeviceNoted
+            | Self::DeviceKept => ChronicleKind::Device,
             Self::NodeJoined | Self::NodeReturned | Self::NodeLost | Self::NodeDraining | Self::NodeKept => {
                 ChronicleKind::Node
             }
@@ -180,6 +181,7 @@ impl ChronicleEvent {
             | Self::WorkerDied
             | Self::AutoscalerTroubled => Severity::Error,
             Self::DeviceNoted
+            | Self::DeviceKept
             | Self::NodeDraining
             | Self::ActorRestarting
             | Self::GroupRescheduling

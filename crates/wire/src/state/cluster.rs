@@ -159,6 +159,9 @@ pub struct DeviceCondition {
     /// What is known of whether it is well.
     #[field(7)]
     pub health: HealthState,
+    /// Whether it is out of service until its machine is started again, as its driver says.
+    #[field(8)]
+    pub needs_restart: bool,
 }
 
 /// What was ordered of a device.
@@ -411,6 +414,9 @@ pub struct DaemonState {
     /// How long the turns of its loop took.
     #[field(6)]
     pub turns: Option<TurnFigures>,
+    /// What its user should know now, and what ends by itself.
+    #[field(7)]
+    pub alerts: Vec<String>,
 }
 
 /// How long the turns of the daemon's loop took.

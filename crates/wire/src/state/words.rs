@@ -165,6 +165,8 @@ words! {
         ReplicaGone = 37: "replica_gone",
         /// A training run reported numbers.
         TrainReported = 38: "train_reported",
+        /// A device is kept in service although its node found it ill: too many would be missing.
+        DeviceKept = 39: "device_kept",
     }
 
     /// How much an entry of the chronicle matters, in Ray's words.

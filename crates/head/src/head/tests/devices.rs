@@ -2,9 +2,11 @@
 
 use super::*;
 use oxiray_accelerators::{DeviceUse, NodeNumber};
-use oxiray_families::{ProcessMemory, Usage};
+use oxiray_families::{Health, ProcessMemory, Recovery, Usage};
+use oxiray_ids::NodeId;
 use oxiray_machine::{OpenNode, OpenNodes};
-use oxiray_wire::state::DeviceService;
+use oxiray_wire::message::ChronicleFollow;
+use oxiray_wire::state::{ChronicleEntry, ChronicleEvent, DeviceCondition, DeviceService};
 
 #[test]
 fn a_device_that_does_not_forget_the_dead_is_taken_out_of_service() {
@@ -382,4 +384,82 @@ fn a_node_that_is_not_to_watch_takes_no_list_for_a_violation() {
     world.core.devices_measured(vec![listed(1, &[(pid, 1 << 30, &[])])]);
     world.settle();
     assert!(violations(&world, 1).is_empty() && world.notices(driver).is_empty());
+}
+
+/// What the driver of a GPU says that it needs.
+fn needing(slot: u32, recovery: Recovery) -> DeviceUse {
+    let health = Health { recovery: Some(recovery), ..Health::default() };
+    DeviceUse { resource: "GPU", slot, id: slot.to_string(), usage: Usage { health, ..Usage::default() } }
+}
+
+fn alerts(world: &World) -> Vec<String> {
+    let state = world.core.report(1, &StoreFigures::default(), 0).state.expect("a state");
+    state.daemon.expect("the daemon").alerts
+}
+
+/// What the chronicle tells a visitor who asks from its beginning.
+fn entries(world: &mut World, event: ChronicleEvent) -> Vec<ChronicleEntry> {
+    const VISITOR: Key = 1 << 41;
+    world.core.chronicle_follow(VISITOR, ChronicleFollow { request: 1, ..ChronicleFollow::default() });
+    world.settle();
+    let batches = world.sent.iter().filter_map(|(to, message)| match message {
+        Message::ChronicleBatch(batch) if *to == VISITOR => Some(&batch.entries),
+        _ => None,
+    });
+    batches.flatten().filter(|entry| entry.event == event).cloned().collect()
+}
+
+#[test]
+fn devices_that_are_kept_in_service_are_told_of_as_long_as_they_count() {
+    let mut world = World::new(1, 4);
+    world.core.devices_measured((0..3).map(|slot| needing(slot, Recovery::Reset)).collect());
+    world.settle();
+    assert_eq!((world.total("GPU"), world.out_of_service().len()), (20_000, 2), "BREAKER-1");
+    let told = alerts(&world);
+    let [alert] = &told[..] else { panic!("one resource: {told:?}") };
+    assert!(alert.contains("kept in service: GPU 2 of node ") && alert.contains("needs a reset"), "{alert}");
+    let kept = entries(&mut world, ChronicleEvent::DeviceKept);
+    let [entry] = &kept[..] else { panic!("one device: {kept:?}") };
+    assert_eq!(entry.device.as_ref().map(|device| device.slot), Some(2));
+    assert!(entry.text.contains("GPU 2 is kept in service although its driver needs a reset"), "{}", entry.text);
+    world.pass(Duration::from_secs(601));
+    assert_eq!(alerts(&world), [""; 0], "BREAKER-2");
+}
+
+#[test]
+fn a_node_is_drained_whose_driver_needs_a_restart_of_the_machine_and_kept_where_a_person_says_so() {
+    let (mut head, mut member) = (World::new(1, 2), World::member_with_devices(4, NodeId::new([7; 28])));
+    let stream = head.core.new_key();
+    let join = member.core.node_mut().described(0, String::new());
+    head.hear_member(stream, join.into());
+    head.settle();
+    let condition = |slot, needs_restart, is_automatic| {
+        let reason = Some("its driver needs a restart of the machine".to_owned());
+        DeviceCondition {
+            resource: "GPU".to_owned(),
+            slot,
+            reason,
+            needs_restart,
+            is_automatic,
+            ..DeviceCondition::default()
+        }
+    };
+    let mut tell = |head: &mut World, conditions: Vec<DeviceCondition>| {
+        let mut state = member.core.node_mut().described(0, String::new()).state.expect("a state");
+        state.conditions = conditions;
+        head.hear_member(stream, state.into());
+        head.settle();
+    };
+    tell(&mut head, vec![condition(1, false, true)]);
+    let reason = |head: &World| {
+        let state = head.core.report(1, &StoreFigures::default(), 0).state.expect("a state");
+        state.nodes.into_iter().find_map(|node| node.draining).map(|draining| draining.reason)
+    };
+    assert_eq!(reason(&head), None, "a reset will do");
+    tell(&mut head, (0..4).map(|slot| condition(slot, slot == 3, true)).collect());
+    assert_eq!(reason(&head), None, "of six, the head keeps the fourth in service");
+    tell(&mut head, vec![condition(1, true, true)]);
+    assert_eq!(reason(&head).as_deref(), Some("the driver of its GPU 1 needs a restart of the machine"));
+    tell(&mut head, vec![condition(1, true, true)]);
+    assert_eq!(entries(&mut head, ChronicleEvent::NodeDraining).len(), 1);
 }
