@@ -119,8 +119,9 @@ impl NodeCore {
 
     /// What is open or used of a device now without a grant, in words.
     pub(super) fn violations_of(&self, resource: &str, slot: u32) -> Vec<String> {
-        let all = self.devices.open.all().into_iter();
-        all.filter(|(by, _)| by.device.0 == resource && by.device.1 == slot).map(|(_, text)| text).collect()
+        let Opened { violations, listed, .. } = &self.devices.open;
+        let all = violations.iter().chain(listed);
+        all.filter(|(by, _)| by.device.0 == resource && by.device.1 == slot).map(|(_, text)| text.clone()).collect()
     }
 
     /// Nothing of the worker is left that could have anything open.

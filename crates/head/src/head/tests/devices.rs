@@ -360,6 +360,9 @@ fn whom_the_library_lists_beyond_its_grant_violates_it_and_who_is_no_worker_is_t
 
     // The same by the other kind of evidence is not told again, nor is it over when one of the two is.
     world.core.nodes_opened(&opened([open(pid, 901, 1)]));
+    world.settle();
+    let both = violations(&world, 1);
+    assert!(both.len() == 2 && both[1] == told && both[0].contains("open"), "both are shown: {both:?}");
     world.core.devices_measured(uses(4 << 30));
     world.core.devices_measured(vec![listed(0, &[]), listed(1, &[])]);
     world.settle();
