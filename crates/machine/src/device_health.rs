@@ -551,7 +551,8 @@ impl Remembered {
     /// How many others used the device through the MPS server through which a process used it, or what it had started; 0 where
     /// it did not.
     fn others_beside(&self, pid: u32) -> usize {
-        let is_own = |client: &&Lineage| client.contains(&pid);
+        // One whose number is not known yet is nobody's.
+        let is_own = |client: &&Lineage| pid > 0 && client.contains(&pid);
         let own = self.clients.iter().filter(is_own).count();
         if own == 0 { 0 } else { self.clients.len() - own }
     }
