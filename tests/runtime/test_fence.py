@@ -7,6 +7,7 @@ can be opened wherever nothing refuses it, and nobody needs a GPU.
 from __future__ import annotations
 
 import errno
+import functools
 import json
 import os
 import stat
@@ -19,7 +20,7 @@ from typing import Any
 
 import pytest
 import ray
-from fenced import HELD, NOBODY, NUMBERS, fences, held, recorded
+from fenced import HELD, NOBODY, NUMBERS, fences, held, reachable_interpreter, recorded
 from ray.cluster_utils import Cluster
 from watching import wait_until
 
@@ -418,23 +419,34 @@ def test_stray_descriptors_are_closed_before_user_code(
     assert f"host/dev/nvidia{1 - own} was closed" in capfd.readouterr().err
 
 
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user reaches. pytest's own are for whoever ran it first here by this user's name."""
+    with tempfile.TemporaryDirectory(prefix="oxiray-fence-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
 @pytest.mark.parametrize("who", HELD)
-def test_landlock_fences_where_there_are_no_cgroups(tmp_path: Path, who: str) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("only root can become another user")
-    if not fences().get("Landlock", {}).get("works"):
-        pytest.skip(f"no Landlock here: {fences()}")
-    if subprocess.run(held(who, ["sh", "-c", f"exec {sys.executable} -c ''"]), capture_output=True).returncode != 0:
-        pytest.skip(f"{who} cannot run {sys.executable}")
-    for above in (tmp_path, *tmp_path.parents[:3]):
-        above.chmod(above.stat().st_mode | 0o055)
-    host = recorded(tmp_path, with_nodes=False)
-    own = tmp_path / "own"
+def test_landlock_fences_where_there_are_no_cgroups(open_folder: Path, who: str) -> None:
+    is_root = os.geteuid() == 0
+    if not is_root and who != "nobody":
+        pytest.skip("only root mounts control groups read-only")
+    landlock = fences().get("Landlock", {})
+    if not landlock.get("works"):
+        pytest.skip(f"this kernel refuses nobody anything by Landlock: {landlock}")
+    interpreter, found_by = reachable_interpreter()
+    become = functools.partial(held, who) if is_root else list
+    if subprocess.run(become(["sh", "-c", f"exec {interpreter} -c ''"]), capture_output=True).returncode != 0:
+        pytest.skip(f"{who} cannot run {interpreter}")
+    host = recorded(open_folder, with_nodes=False)
+    own = open_folder / "own"
     own.mkdir()
-    for path in (own, *(host / "dev").iterdir()):
-        os.chown(path, NOBODY, NOBODY)
-    variables = os.environ | {"OXIRAY_HOST_ROOT": str(host), "RAY_TMPDIR": str(own), "HOME": str(own)}
-    command = held(who, [sys.executable, "-c", _HELD])
+    if is_root:
+        for path in (own, *(host / "dev").iterdir()):
+            os.chown(path, NOBODY, NOBODY)
+    variables = os.environ | found_by | {"OXIRAY_HOST_ROOT": str(host), "RAY_TMPDIR": str(own), "HOME": str(own)}
+    command = become([interpreter, "-c", _HELD])
     printed = subprocess.run(command, env=variables, cwd=own, capture_output=True, text=True, timeout=120)
     assert printed.returncode == 0, printed.stderr
     found = json.loads(printed.stdout.splitlines()[-1])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +66,16 @@ def reachable() -> list[str]:
     script = 'mount --bind "$1" "$3" && mount -t tmpfs -o mode=755 tmpfs "$2" && mkdir -p "$1" && mount --bind "$3" "$1" && shift 3 && exec "$@"'
     # In a mount namespace of its own, where nobody else has something there.
     return ["unshare", "--mount", "sh", "-c", script, "sh", str(prefix), str(closed[0]), "/mnt"]
+
+
+def reachable_interpreter() -> tuple[str, dict[str, str]]:
+    """An interpreter that this user can start, and the variables by which it finds the packages of this one: `setpriv` lets a
+    process begin with an interpreter in a home of root's, but none of its children."""
+    if os.access(sys.executable, os.X_OK):
+        return sys.executable, {}
+    name = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    found = shutil.which(name, path=os.pathsep.join(["/usr/local/bin", "/usr/bin"]))
+    return found or sys.executable, {"PYTHONPATH": sysconfig.get_paths(vars={"base": sys.prefix})["purelib"]}
 
 
 def held(who: str, command: list[str]) -> list[str]:
