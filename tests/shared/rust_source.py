@@ -21,6 +21,8 @@ _OF_TESTS = re.compile(
 _STRUCT = re.compile(r"\bstruct\s+(\w+)[^;{]*\{")
 _TYPE = re.compile(r"^( *)(pub(?:\([^)]*\))? )?(?:struct|enum|trait|type|union)\s+(\w+)", re.MULTILINE)
 _METHOD = re.compile(r"\bfn (\w+)")
+_GENERICS = r"(?:<(?:[^<>{;]|<[^<>{;]*>)*>)?"
+_IMPL = re.compile(rf"\bimpl{_GENERICS} (\w+){_GENERICS}(?:\s+where\b[^{{]*)?\s*\{{")
 _CALL = re.compile(r"\bself\s*\.\s*(\w+)\s*\(|\bSelf::(\w+)\b")
 _USE = re.compile(r"\b(pub(?:\([^)]*\))?\s+)?use\s+([^;]+);")
 _PATH = re.compile(r"(?<![\w:])((?:crate|super|self|[a-z_]\w*)(?:::\w+)+)")
@@ -109,15 +111,25 @@ def imports(modules: Mapping[Module, str]) -> dict[Module, set[Module]]:
 
 def method_calls(modules: Mapping[Module, str], name: str) -> dict[Module, set[Module]]:
     """Which files each file calls methods in of a type whose `impl` stands in several of them."""
-    bodies = {
-        module: "\n".join(
-            code[match.end() : closing(code, match.end() - 1)] for match in re.finditer(rf"\bimpl {name} \{{", code)
-        )
-        for module, code in modules.items()
-    }
+    bodies = {module: "\n".join(body for of, body in implementations(code) if of == name) for module, code in modules.items()}
     where = {method: module for module, body in bodies.items() for method in _METHOD.findall(body)}
     called = {module: {where.get(one or other) for one, other in _CALL.findall(body)} for module, body in bodies.items()}
     return {module: {other for other in others if other is not None and other != module} for module, others in called.items()}
+
+
+def implementations(code: str) -> Iterator[tuple[str, str]]:
+    """Each block of a type's own methods, those of traits left out: the type, and what stands in the block."""
+    return ((match[1], code[match.end() : closing(code, match.end() - 1)]) for match in _IMPL.finditer(code))
+
+
+def spread_types(modules: Mapping[Module, str]) -> dict[str, int]:
+    """The types whose methods stand in several files that call each other in a circle, and how many files these are."""
+    places: dict[str, set[Module]] = {}
+    for module, code in modules.items():
+        for name, _ in implementations(code):
+            places.setdefault(name, set()).add(module)
+    spread = {name: circles(method_calls(modules, name)) for name, where in places.items() if len(where) > 1}
+    return {name: max(map(len, found)) for name, found in spread.items() if found}
 
 
 def circles(edges: Mapping[Module, set[Module]]) -> list[set[Module]]:
