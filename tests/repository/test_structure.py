@@ -24,7 +24,7 @@ LARGE_STRUCTS = {
     "kubernetes/src/job.rs JobSpec": 18,
     "network/src/exchange.rs Exchange": 17,
     "sim/src/options.rs Options": 33,
-    "sim/src/world.rs World": 26,
+    "sim/src/world.rs World": 24,
     "wire/src/message/actor.rs ActorCreate": 26,
     "wire/src/message/node.rs Place": 18,
 }

@@ -126,8 +126,8 @@ impl World {
         let mut kind_of_call = self.some_wish(process, time, 0);
         kind_of_call.retries = self.chance.one_of(&[0, 0, 2]);
         let number = kind_of_call.spec.number;
-        self.most_begun.insert(number, if kind_of_call.retries == 0 { 1 } else { u32::MAX });
-        self.callers.insert(number, process);
+        self.calls.most_begun.insert(number, if kind_of_call.retries == 0 { 1 } else { u32::MAX });
+        self.calls.callers.insert(number, process);
         let work = self.work(process, kind_of_call, true);
         let task = self.with_core(process, |core| core.submit_call(actor, work));
         self.expect(process, task.object(1), number);

@@ -3,6 +3,7 @@
 
 use crate::agenda::{Event, MILLISECOND, Micros, SECOND};
 use crate::client::Client;
+use crate::gpus::Gpus;
 use crate::log::Log;
 use crate::machine::{Machine, Memory};
 use crate::options::Options;
@@ -48,9 +49,9 @@ pub fn run_backlog(seed: u64, tasks: u64) -> Turns {
     let own = world.add_backlog(first, tasks);
     let alone_since = world.now;
     world.run_until(alone_since + SETTLING, |_| false);
-    let begun_early = world.begun.len() as u64;
+    let begun_early = world.calls.begun.len() as u64;
     world.run_until(alone_since + ALONE, |_| false);
-    let begun_alone = world.begun.len() as u64 - begun_early;
+    let begun_alone = world.calls.begun.len() as u64 - begun_early;
     let recalled_alone = world.client(first).retired();
 
     let second = world.scripted_driver();
@@ -60,7 +61,8 @@ pub fn run_backlog(seed: u64, tasks: u64) -> Turns {
     let other = world.add_backlog(second, SECOND_BACKLOG);
     let settled = world.now + SETTLING;
     world.run_until(settled, |_| false);
-    let count = |world: &World| [&own, &other].map(|numbers| world.begun.range((*numbers).clone()).count() as u64);
+    let count =
+        |world: &World| [&own, &other].map(|numbers| world.calls.begun.range((*numbers).clone()).count() as u64);
     let before = count(&world);
     let end = world.now + BESIDE - SETTLING;
     world.run_until(end, |_| false);
@@ -80,7 +82,7 @@ impl World {
         for index in 0..=self.options.members {
             self.machines.push(Machine {
                 cpus: self.chance.between(1, 4) as u32,
-                gpus: 0,
+                gpus: Gpus::default(),
                 disks: 0,
                 zone: "a",
                 memory: Memory::default(),
@@ -106,27 +108,27 @@ impl World {
 
     /// The numbers of the calls.
     fn add_backlog(&mut self, driver: ProcessIndex, tasks: u64) -> std::ops::RangeInclusive<u64> {
-        let first = self.last_call + 1;
+        let first = self.calls.last + 1;
         for _ in 0..tasks {
             self.call(driver, 1);
         }
-        first..=self.last_call
+        first..=self.calls.last
     }
 
     /// How long a task that needs so many processors waits until it begins.
     fn turn_of(&mut self, driver: ProcessIndex, cpus: u64) -> Option<Duration> {
         let asked = self.now;
         self.call(driver, cpus);
-        let number = self.last_call;
-        let has_begun = self.run_until(asked + PATIENCE, |world| world.begun.contains_key(&number));
+        let number = self.calls.last;
+        let has_begun = self.run_until(asked + PATIENCE, |world| world.calls.begun.contains_key(&number));
         has_begun.then(|| Duration::from_micros(self.now - asked))
     }
 
     fn call(&mut self, driver: ProcessIndex, cpus: u64) {
-        self.last_call += 1;
+        self.calls.last += 1;
         let spec =
-            Spec { number: self.last_call, time: TASK_TIME, children: 0, form: Form::Small, contained: Vec::new() };
-        self.most_begun.insert(spec.number, u32::MAX);
+            Spec { number: self.calls.last, time: TASK_TIME, children: 0, form: Form::Small, contained: Vec::new() };
+        self.calls.most_begun.insert(spec.number, u32::MAX);
         let (given, contained) = (Vec::new(), Vec::new());
         let kind_of_call = CallKind { spec, retries: 2, max_calls: 0, retries_exceptions: false, given, contained };
         let work = self.work(driver, kind_of_call, false);

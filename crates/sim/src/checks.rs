@@ -2,13 +2,15 @@
 
 use crate::agenda::SECOND;
 use crate::chance::Chance;
+use crate::gpus::{Unit, is_too_much, used_twice};
 use crate::kernel::{Access, denied_by};
 use crate::process::{Held, Kind, Life};
+use crate::program::GPU_MEMORY;
 use crate::world::{NodeIndex, ProcessIndex, World};
 use oxiray_fence::Isolation;
 use oxiray_ids::PlacementGroupId;
 use oxiray_machine::{DeviceFence, Key};
-use oxiray_wire::message::Assign;
+use oxiray_wire::message::{Assign, DeviceFacts};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A whole device.
@@ -18,36 +20,52 @@ impl World {
     /// A worker is about to be told its devices: they are its own from here on (invariants 1 and 2).
     pub(crate) fn check_assignment(&mut self, node: NodeIndex, worker: Key, assign: &Assign) {
         let Some(process) = self.nodes[node].workers.get(&worker).copied() else { return };
+        let gpus = &self.machines[self.nodes[node].machine].gpus;
+        let amount = |resource: &str| assign.resources.iter().find(|amount| amount.resource == resource);
+        let asked_bytes = amount(GPU_MEMORY).map_or(0, |amount| amount.units / WHOLE);
         let mut held = Vec::new();
         for of in &assign.devices {
-            let amount = assign.resources.iter().find(|amount| amount.resource == of.resource);
-            let units = amount.expect("devices come with their amount").units;
+            let units = amount(&of.resource).expect("devices come with their amount").units;
             let count = of.ids.len() as u64;
             assert_eq!(units.div_ceil(WHOLE), count, "as many devices as the amount needs");
-            for id in &of.ids {
-                let slot = id.parse().expect("devices that nobody detected are numbered");
-                held.push(Held { resource: of.resource.clone(), slot, units: units / count });
+            assert_eq!(of.facts.len() as u64, count, "each of them is told of");
+            for DeviceFacts { slot, uuid, memory_bytes, .. } in &of.facts {
+                let unit = gpus.unit(uuid, *slot);
+                assert!(asked_bytes <= *memory_bytes, "invariant 1: {memory_bytes} bytes are granted of {asked_bytes}");
+                let (resource, slot, bytes) = (of.resource.clone(), *slot, *memory_bytes);
+                held.push(Held { resource, slot, unit, units: units / count, bytes });
             }
         }
+        self.seen.memory += u64::from(asked_bytes > 0);
+        self.seen.instances += held.iter().filter(|held| held.unit.instance.is_some()).count() as u64;
+        let units: Vec<Unit> = held.iter().map(|held| held.unit).collect();
+        assert!(!is_too_much(&units), "invariant 1: a process is granted an instance and more: {units:?}");
         assert!(self.processes[process].devices.is_empty(), "CORE-3: who held a device serves nobody else");
         self.processes[process].devices = held;
         self.check_devices(node);
         self.check_realm(process, assign);
     }
 
-    /// Per device, what live processes hold, and dead ones that it remembers, is never more than one.
+    /// Per device, what live processes hold, and dead ones that it remembers, is never more than one, nor than its memory; and
+    /// no GPU is used both as a whole and in parts.
     fn check_devices(&mut self, node: NodeIndex) {
-        let mut used: BTreeMap<(String, u32), u64> = BTreeMap::new();
+        let mut used: BTreeMap<Unit, (u64, u64)> = BTreeMap::new();
         let machine = self.nodes[node].machine;
         let living = self.processes.iter().filter(|process| process.life < Life::Gone);
         let living = living.filter(|process| self.nodes[process.node].machine == machine);
         let dead = self.machines[machine].memory.of_the_dead(self.now).iter().map(|one| &one.held);
         for held in living.flat_map(|process| &process.devices).chain(dead) {
-            *used.entry((held.resource.clone(), held.slot)).or_default() += held.units;
+            let (units, bytes) = used.entry(held.unit).or_default();
+            (*units, *bytes) = (*units + held.units, *bytes + held.bytes);
         }
-        for ((resource, slot), units) in used {
-            assert!(units <= WHOLE, "invariants 1 and 2: {units}/{WHOLE} of {resource} {slot} of node {node} are used");
+        let gpus = &self.machines[machine].gpus;
+        for (unit, (units, bytes)) in &used {
+            assert!(*units <= WHOLE, "invariants 1 and 2: {units}/{WHOLE} of {unit:?} of node {node} are used");
+            let size = gpus.bytes(*unit);
+            assert!(*bytes <= size, "invariants 1 and 2: {bytes} of {size} bytes of {unit:?} of node {node} are used");
         }
+        let twice = used_twice(used.keys());
+        assert!(twice.is_none(), "invariant 1: GPU {twice:?} of node {node} is used as a whole and in parts");
     }
 
     /// Who still waits for something, and what is left of those who are gone, where all should be quiet.
@@ -88,7 +106,7 @@ impl World {
     }
 
     fn gpus_of(&self, node: NodeIndex) -> BTreeSet<u32> {
-        (0..self.machines[self.nodes[node].machine].gpus).collect()
+        (0..self.machines[self.nodes[node].machine].gpus.count()).collect()
     }
 
     /// A process is forked. Its template may have devices open.

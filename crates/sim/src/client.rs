@@ -13,7 +13,7 @@ use crate::world::{ProcessIndex, World};
 use oxiray_ids::{LeaseNumber, ObjectId, PlacementGroupId, Unique};
 use oxiray_runtime::{Client as Core, ClientEvent, DAEMON, Identity, Retained, Token};
 use oxiray_wire::Message;
-use oxiray_wire::message::{Assign, Welcome};
+use oxiray_wire::message::{Assign, Failure, FailureCode, Welcome};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -177,6 +177,7 @@ impl World {
                 assert!(is_first, "CLIENT-1: the end of lease {} is told twice, or it was never granted", told.lease);
             }
             Message::LeaseRetire(_) => said.retired += 1,
+            Message::LeaseRefused(told) if is_for_deadlock(told.failure.as_ref()) => self.is_said_to_be_stuck(process),
             Message::Published(told) => {
                 let subscribed = said.subscribed.get_mut(&told.object).filter(|count| **count > 0);
                 *subscribed.expect("CLIENT-2: a subscription is answered once") -= 1;
@@ -221,4 +222,8 @@ impl World {
             Packet::Over => self.look_for_head(process),
         }
     }
+}
+
+fn is_for_deadlock(failure: Option<&Failure>) -> bool {
+    failure.is_some_and(|failure| failure.code == FailureCode::DeviceDeadlock)
 }

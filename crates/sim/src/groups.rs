@@ -1,7 +1,7 @@
 //! Placement groups as their makers see them, and where programs have things run.
 
 use crate::agenda::{Micros, SECOND};
-use crate::program::{Question, amounts};
+use crate::program::{GPU_MEMORY, Question, amounts};
 use crate::world::{ProcessIndex, World};
 use bytes::Bytes;
 use oxiray_ids::{BundleNumber, NodeId, PlacementGroupId};
@@ -19,6 +19,10 @@ const BUNDLES: [&[&[(&str, u64)]]; 6] = [
     &[&[("CPU", 90_000)]],
 ];
 
+/// What some of them do where what is asked of memory varies.
+const OF_MEMORY: &[&[(&str, u64)]] =
+    &[&[("CPU", 10_000), (GPU_MEMORY, (5 << 30) * 10_000)], &[(GPU_MEMORY, ((3 << 30) + 17) * 10_000)]];
+
 /// A group that a process made.
 #[derive(Debug)]
 pub(crate) struct Made {
@@ -32,7 +36,9 @@ impl World {
     pub(crate) fn make_group(&mut self, process: ProcessIndex) {
         let id = self.with_core(process, oxiray_runtime::Client::name_group);
         let group = id;
-        let bundles = self.chance.one_of(&BUNDLES);
+        let drawn = self.chance.one_of(&BUNDLES);
+        let is_of_memory = self.options.varies_memory() && self.odds_apart(self.calls.last, 300);
+        let bundles = if is_of_memory { OF_MEMORY } else { drawn };
         let told = bundles.iter().map(|demand| GroupBundle { demand: amounts(demand), conditions: Vec::new() });
         let ends_at = self.now + self.chance.delay(3 * SECOND);
         let detached = self.chance.odds(100);

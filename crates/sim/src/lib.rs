@@ -22,9 +22,11 @@ mod checks;
 mod client;
 mod clock;
 mod cloud;
+mod deadlocks;
 mod drains;
 mod environments;
 mod faults;
+mod gpus;
 mod groups;
 mod heads;
 mod hearing;
@@ -41,11 +43,13 @@ mod returns;
 mod spec;
 mod stores;
 mod stream;
+mod waits;
 mod world;
 
 pub use backlog::{Turns, run_backlog};
 pub use cloud::run_cloud;
 pub use options::Options;
+pub use waits::Seen;
 
 use crate::log::Log;
 use crate::world::World;
@@ -68,6 +72,8 @@ pub struct Outcome {
     pub hash: u64,
     /// How many lines its log has.
     pub events: u64,
+    /// What of it was judged that is rare.
+    pub seen: Seen,
     /// What did not hold, where something did not.
     pub failure: Option<String>,
     /// The last lines of its log, oldest first.
@@ -84,7 +90,7 @@ pub fn run(options: Options, file: Option<File>) -> Outcome {
     let told = FAILURE.take().unwrap_or_default();
     let failure = result.err().map(|_| told);
     let last_lines = if failure.is_some() { world.log.last_lines() } else { Vec::new() };
-    Outcome { seed, hash: world.log.hash(), events: world.log.events(), failure, last_lines }
+    Outcome { seed, hash: world.log.hash(), events: world.log.events(), seen: world.seen, failure, last_lines }
 }
 
 /// A run that fails is told of with its log, by whoever ran it: the bare message would only stand in the way.

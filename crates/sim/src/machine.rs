@@ -1,6 +1,7 @@
 //! Machines: what they have, and devices that remember the dead for a while.
 
 use crate::agenda::Micros;
+use crate::gpus::Gpus;
 use crate::process::Held;
 use oxiray_machine::{DeviceQuestion, Key, Residue};
 use std::collections::BTreeMap;
@@ -45,7 +46,7 @@ impl Memory {
 #[derive(Debug)]
 pub(crate) struct Machine {
     pub(crate) cpus: u32,
-    pub(crate) gpus: u32,
+    pub(crate) gpus: Gpus,
     /// A resource that only some have.
     pub(crate) disks: u32,
     pub(crate) zone: &'static str,

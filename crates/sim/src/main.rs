@@ -3,7 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "THREADS-1 is about the product: tests start threads of their own")]
 
 use clap::Parser;
-use oxiray_sim::{Options, Outcome, run};
+use oxiray_sim::{Options, Outcome, Seen, run};
 use std::fs::File;
 use std::io::{self, Write};
 use std::ops::Range;
@@ -36,7 +36,7 @@ fn range(text: &str) -> Result<Range<u64>, String> {
 }
 
 fn show(outcome: &Outcome, out: &mut impl Write) -> io::Result<()> {
-    let Outcome { seed, hash, events, failure, last_lines } = outcome;
+    let Outcome { seed, hash, events, failure, last_lines, .. } = outcome;
     let Some(failure) = failure else {
         return writeln!(out, "seed {seed}: ok, {events} events, hash {hash:016x}");
     };
@@ -53,6 +53,7 @@ fn run_all(seeds: Range<u64>) -> io::Result<bool> {
     let next = AtomicU64::new(seeds.start);
     let failed: Mutex<Vec<Outcome>> = Mutex::new(Vec::new());
     let events = AtomicU64::new(0);
+    let seen = Mutex::new(Seen::default());
     let threads = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
         for _ in 0..threads {
@@ -64,6 +65,7 @@ fn run_all(seeds: Range<u64>) -> io::Result<bool> {
                     }
                     let outcome = run(Options::of_seed(seed), None);
                     events.fetch_add(outcome.events, Ordering::Relaxed);
+                    seen.lock().expect("nobody panics with it").add(outcome.seen);
                     if outcome.failure.is_some() {
                         failed.lock().expect("nobody panics with it").push(outcome);
                     }
@@ -82,6 +84,11 @@ fn run_all(seeds: Range<u64>) -> io::Result<bool> {
         writeln!(out, "FAILED seed {}: {}", outcome.seed, text.lines().next().unwrap_or_default())?;
     }
     let (count, events) = (seeds.end - seeds.start, events.into_inner());
+    let Seen { instances, memory, deadlocks } = seen.into_inner().expect("nobody panics with it");
+    writeln!(
+        out,
+        "{instances} grants of instances, {memory} of memory of GPUs, {deadlocks} calls that failed for a deadlock"
+    )?;
     writeln!(out, "{count} seeds, {events} events, {} failed", failed.len())?;
     Ok(failed.is_empty())
 }

@@ -8,7 +8,7 @@ use crate::process::{Kind, Life, Process};
 use crate::stores::Shelf;
 use crate::stream::{Descriptor, End, Packet};
 use crate::world::{NodeIndex, ProcessIndex, StreamIndex, World};
-use oxiray_accelerators::{Detection, DeviceUse, Usage, offer};
+use oxiray_accelerators::{DeviceOffer, DeviceUse, STRATEGY_VARIABLE, Usage, offer};
 use oxiray_families::{Health, Recovery};
 use oxiray_fence::Isolation;
 use oxiray_head::Core;
@@ -80,9 +80,6 @@ pub(crate) struct Turn {
     pub(crate) devices_of_groups: BTreeSet<(PlacementGroupId, BTreeSet<u32>)>,
 }
 
-/// How much memory each GPU has: no multiple of a ten-thousandth.
-const GPU_BYTES: u64 = (16 << 30) + 12_345;
-
 impl Node {
     /// Nothing more is said or heard there.
     pub(crate) fn forget_stream(&mut self, key: Key) {
@@ -126,7 +123,8 @@ impl World {
         let drift = if self.options.clocks_drift { most } else { 0 };
         let clock = Clock::new(self.start, drift, &mut self.chance);
         let plan = self.plan(index, machine);
-        let monitored = BTreeSet::from(["GPU"]);
+        let offered = plan.offer.devices.iter().map(DeviceOffer::resource);
+        let monitored = offered.chain(["GPU"]).collect();
         let address = "127.0.0.1:6379".to_owned();
         let begin = if index == 0 { Core::new } else { Core::member };
         let mut core = begin(plan, format!("/session-{index}"), address, monitored, clock.shows(self.now));
@@ -153,21 +151,26 @@ impl World {
 
     fn plan(&self, index: NodeIndex, machine: usize) -> Plan {
         let machine = &self.machines[machine];
-        let requested = BTreeMap::from([
-            ("CPU".to_owned(), f64::from(machine.cpus)),
-            ("GPU".to_owned(), f64::from(machine.gpus)),
-            ("disk".to_owned(), f64::from(machine.disks)),
-        ]);
-        let detection = Detection { families: Vec::new(), warnings: Vec::new(), ruled_out: Vec::new() };
-        let offer = offer(&detection, &|_| None, &requested).expect("whole numbers of anything can be offered");
-        let (asked, mechanisms) = self.options.isolation(index);
+        let (cpus, gpus, disks) = (machine.cpus, machine.gpus.count(), machine.disks);
+        let mut requested =
+            BTreeMap::from([("CPU".to_owned(), f64::from(cpus)), ("disk".to_owned(), f64::from(disks))]);
+        if !machine.gpus.are_cut() {
+            requested.insert("GPU".to_owned(), f64::from(gpus));
+        }
+        let strategy = machine.gpus.are_alike().then(|| "single".to_owned());
+        let environment = |name: &str| strategy.clone().filter(|_| name == STRATEGY_VARIABLE);
+        let offer = offer(&machine.gpus.detection(), &environment, &requested).expect("it can be offered");
+        // Nobody knows the device nodes of instances here.
+        let unknown = (Isolation::Variable, Vec::new());
+        let (asked, mechanisms) = if machine.gpus.are_cut() { unknown } else { self.options.isolation(index) };
         let has_nodes = asked > Isolation::Variable;
-        let named = requested.iter().map(|(name, total)| (ResourceName::new(name).expect("a proper name"), *total));
+        let totals = offer.totals().into_iter();
+        let named = totals.map(|(name, total)| (ResourceName::new(&name).expect("a proper name"), total));
         Plan {
             node: NodeId::new([self.mark_of(index); 28]),
             inventory: Inventory::new(named)
                 .expect("whole numbers of anything can be had")
-                .with_device_memory(ResourceName::GPU, vec![GPU_BYTES; machine.gpus as usize]),
+                .with_device_memory(ResourceName::GPU, machine.gpus.sizes()),
             offer: if has_nodes { with_nodes(offer) } else { offer },
             isolation: IsolationPlan { asked, mechanisms, why: "nothing works".to_owned(), ..IsolationPlan::default() },
             labels: BTreeMap::from([("zone".to_owned(), machine.zone.to_owned())]),

@@ -2,8 +2,13 @@
 
 use crate::agenda::{MILLISECOND, Micros, SECOND};
 use crate::chance::Chance;
+use crate::gpus::{GPU_BYTES, Gpu};
 use oxiray_fence::{Isolation, Mechanism};
 use oxiray_wire::message::AskedIsolation;
+
+/// What GPUs are cut into, where they are.
+const PROFILES: [&[&str]; 5] =
+    [&["1g.10gb", "1g.10gb"], &["1g.10gb", "1g.10gb"], &["1g.10gb", "2g.20gb"], &["2g.20gb"], &[]];
 
 /// How a run goes. Everything follows from the seed; each seed has only some of the faults, so that each is seen alone
 /// and with others.
@@ -107,6 +112,35 @@ impl Options {
     /// it stood for before there was this.
     pub(crate) fn devices_fail(&self) -> bool {
         self.devices_remember && Chance::new(self.seed ^ 0xdec1).odds(500)
+    }
+
+    /// Children of tasks need devices at times, which their parents hold. Drawn apart, too.
+    pub(crate) fn children_need_devices(&self) -> bool {
+        self.tasks_nest && Chance::new(self.seed ^ 0xc41d).odds(500)
+    }
+
+    /// Some GPUs are cut into instances (MIG), and tasks ask for those. Drawn apart, too.
+    pub(crate) fn cuts_gpus(&self) -> bool {
+        Chance::new(self.seed ^ 0xc07).odds(300)
+    }
+
+    /// GPUs differ in their memory, and so does what is asked of it. Drawn apart, too.
+    pub(crate) fn varies_memory(&self) -> bool {
+        Chance::new(self.seed ^ 0x3e3).odds(500)
+    }
+
+    /// What so many GPUs of a machine are.
+    pub(crate) fn gpus(&self, machine: usize, count: u64) -> Vec<Gpu> {
+        let mut chance = Chance::new(self.seed ^ (machine as u64 + 1).wrapping_mul(0x69b5_e69b_5e69));
+        let is_cut = self.cuts_gpus() && chance.odds(500);
+        let are_all_cut = chance.odds(500);
+        let of_number = |number| {
+            let bytes = chance.one_of(&[GPU_BYTES, (8 << 30) + 1, 24 << 30]);
+            let profiles = chance.one_of(&PROFILES);
+            let instances = (is_cut && (number == 0 || are_all_cut)).then_some(profiles);
+            Gpu { bytes: if self.varies_memory() { bytes } else { GPU_BYTES }, instances }
+        };
+        (0..count).map(of_number).collect()
     }
 
     /// How far a node keeps its workers from devices, and by what; drawn apart, too.

@@ -2,6 +2,7 @@
 
 use crate::agenda::{Event, MILLISECOND, SECOND};
 use crate::client::Client;
+use crate::gpus::Unit;
 use crate::kernel::Access;
 use crate::spec::{Form, Spec};
 use crate::stream::Descriptor;
@@ -39,7 +40,11 @@ pub(crate) enum Life {
 pub(crate) struct Held {
     pub(crate) resource: String,
     pub(crate) slot: u32,
+    /// Which device of the machine that is.
+    pub(crate) unit: Unit,
     pub(crate) units: u64,
+    /// How much of its memory.
+    pub(crate) bytes: u64,
 }
 
 /// What runs.
@@ -57,6 +62,13 @@ pub(crate) struct Run {
     borrowed: Vec<ObjectId>,
     /// It told its runtime that it waits.
     is_waiting: bool,
+}
+
+impl Run {
+    /// Whether it has made tasks.
+    pub(crate) fn has_children(&self) -> bool {
+        self.children.as_ref().is_some_and(|children| !children.is_empty())
+    }
 }
 
 /// One process.
@@ -251,7 +263,7 @@ impl World {
             self.client(process).program.reading.remove(id);
         }
         self.with_core(process, |core| run.borrowed.iter().for_each(|id| core.release(*id)));
-        *self.begun.get_mut(&run.spec.number).expect("it was counted when it came") -= 1;
+        *self.calls.begun.get_mut(&run.spec.number).expect("it was counted when it came") -= 1;
         self.with_core(process, |core| {
             core.end_of_user_code(run.ticket.task());
             core.reply(run.ticket, &mut Outcome::default());
@@ -260,14 +272,14 @@ impl World {
 
     /// PROGRAM-2, ACTOR-5: what its caller does not have run again is begun once, and in the order of the calls.
     fn check_begun(&mut self, process: ProcessIndex, call: &Call, spec: &Spec) {
-        let most = self.most_begun.get(&spec.number).copied().expect("somebody made the call");
-        let begun = self.begun.entry(spec.number).or_default();
+        let most = self.calls.most_begun.get(&spec.number).copied().expect("somebody made the call");
+        let begun = self.calls.begun.entry(spec.number).or_default();
         *begun += 1;
         assert!(*begun <= most, "PROGRAM-2: call {} is begun {begun} times of {most}", spec.number);
         if call.function.is_empty() && most == 1 {
             let task = call.task;
-            let caller = self.callers.get(&spec.number).copied().expect("somebody made the call");
-            let last = self.last_begun.insert((process, caller), spec.number);
+            let caller = self.calls.callers.get(&spec.number).copied().expect("somebody made the call");
+            let last = self.calls.last_begun.insert((process, caller), spec.number);
             assert!(last.is_none_or(|last| last < spec.number), "ACTOR-5: {task} overtook a call of its caller's");
         }
     }

@@ -6,11 +6,13 @@
 
 use crate::actors::Owned;
 use crate::agenda::{Event, MILLISECOND, Micros, SECOND};
+use crate::chance::Chance;
 use crate::groups::Made;
 use crate::node::Role;
 use crate::process::{Life, Process};
 use crate::spec::{Form, Spec};
 use crate::stream::End;
+use crate::waits::Need;
 use crate::world::{ProcessIndex, World};
 use bytes::Bytes;
 use oxiray_ids::{ActorId, ObjectId, PlacementGroupId};
@@ -20,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Memory of a GPU, as messages call it.
-const GPU_MEMORY: &str = "GPU:memory";
+pub(crate) const GPU_MEMORY: &str = "GPU:memory";
 
 /// What tasks ask for, in 1/10,000.
 const DEMANDS: [&[(&str, u64)]; 10] = [
@@ -35,6 +37,20 @@ const DEMANDS: [&[(&str, u64)]; 10] = [
     &[("GPU", 20_000)],
     &[("CPU", 10_000), ("disk", 10_000)],
 ];
+
+/// What they ask for where GPUs are cut: also what no process can use together.
+const OF_INSTANCES: [&[(&str, u64)]; 5] = [
+    &[("mig-1g.10gb", 10_000)],
+    &[("mig-1g.10gb", 10_000)],
+    &[("CPU", 10_000), ("mig-2g.20gb", 10_000)],
+    &[("mig-1g.10gb", 20_000)],
+    &[("GPU", 10_000), ("mig-1g.10gb", 10_000)],
+];
+/// What they ask for besides where their children need devices, too, and what those do.
+const OF_PARENTS: [&[(&str, u64)]; 3] = [&[("GPU", 10_000)], &[("GPU", 10_000)], &[("GPU", 20_000)]];
+const OF_CHILDREN: [Need; 3] = [Need(10_000), Need(5_000), Need(20_000)];
+/// After how many children that need devices others need none.
+const NEEDY_MOST: usize = 5;
 
 /// What they ask for within groups: also amounts of which parts are left over, which bundles then give together.
 const WITHIN: [&[(&str, u64)]; 2] = [&[("CPU", 5_000)], &[("CPU", 7_500)]];
@@ -219,12 +235,13 @@ impl World {
         let strategy = self.strategy(process);
         let within = strategy.as_ref().is_some_and(|strategy| strategy.kind == StrategyKind::Group);
         let demand = self.chance.one_of(if within { &WITHIN } else { &DEMANDS });
+        let demand = self.demand_apart(demand, within);
         let fresh = self.chance.odds(100);
         let preparation = self.some_preparation();
-        let isolation = self.options.isolation_asked(self.last_call);
+        let isolation = self.options.isolation_asked(self.calls.last);
         let priority = if self.chance.odds(150) { self.chance.one_of(&[-7, 3, 9]) } else { 0 };
         let class = Class {
-            demand: demand.iter().map(|(name, units)| ((*name).to_owned(), *units)).collect(),
+            demand,
             environment: Environment { preparation, isolation, ..Environment::default() },
             fresh,
             strategy,
@@ -234,12 +251,31 @@ impl World {
         };
         let usual = if self.chance.odds(50) { 3 * SECOND } else { 50 * MILLISECOND };
         let time = self.chance.delay(usual).min(TASK_LONGEST);
-        let is_parent = self.options.tasks_nest && self.chance.odds(150);
+        let is_parent = self.options.tasks_nest && self.chance.odds(150) || self.is_parent_apart(&class.demand);
         let children = if is_parent { self.chance.between(1, 3) as u32 } else { 0 };
         let mut kind_of_call = self.some_wish(process, time, children);
         kind_of_call.retries = self.chance.one_of(&[2, 2, 3, 0, -1]);
         kind_of_call.max_calls = u32::from(self.chance.odds(50));
         self.submit(process, class, kind_of_call);
+    }
+
+    /// What a task asks for, where it may be something that is drawn apart.
+    fn demand_apart(&self, drawn: &[(&str, u64)], within: bool) -> Vec<(String, u64)> {
+        let mut chance = Chance::new(self.options.seed ^ self.calls.last.wrapping_mul(0xde_3a9d));
+        let named = |demand: &[(&str, u64)]| demand.iter().map(|(name, units)| ((*name).to_owned(), *units)).collect();
+        let is_memory = drawn.iter().any(|(name, _)| *name == GPU_MEMORY);
+        if !within && self.options.cuts_gpus() && chance.odds(250) {
+            return named(chance.one_of(&OF_INSTANCES));
+        }
+        if self.options.varies_memory() && (is_memory || chance.odds(100)) {
+            let most = if chance.odds(100) { 26 << 30 } else { 8 << 30 };
+            let bytes = chance.between(1, most);
+            return vec![(GPU_MEMORY.to_owned(), bytes * 10_000)];
+        }
+        if !within && self.options.children_need_devices() && chance.odds(300) {
+            return named(chance.one_of(&OF_PARENTS));
+        }
+        named(drawn)
     }
 
     /// A call that is given some of what the program refers to.
@@ -253,8 +289,8 @@ impl World {
             }
         }
         let form = if self.options.has_objects { self.some_form() } else { Form::Small };
-        self.last_call += 1;
-        let spec = Spec { number: self.last_call, time, children, form, contained: Vec::new() };
+        self.calls.last += 1;
+        let spec = Spec { number: self.calls.last, time, children, form, contained: Vec::new() };
         let retries_exceptions = self.options.tasks_crash && self.chance.odds(200);
         CallKind { spec, retries: 2, max_calls: 0, retries_exceptions, given, contained }
     }
@@ -295,7 +331,7 @@ impl World {
         let (number, retries) = (kind_of_call.spec.number, kind_of_call.retries);
         let work = self.work(process, kind_of_call, false);
         let is_once = retries == 0 && !class.preemptible;
-        self.most_begun.insert(number, if is_once { 1 } else { u32::MAX });
+        self.calls.most_begun.insert(number, if is_once { 1 } else { u32::MAX });
         let task = self.with_core(process, |core| {
             let class = core.class(class);
             let task = core.submit_task(class, work);
@@ -320,16 +356,18 @@ impl World {
         parent: oxiray_ids::TaskId,
         count: u32,
     ) -> Vec<ObjectId> {
+        let need = self.need_of_children(process);
+        let demand = need.map_or(("CPU", 10_000), |Need(units)| ("GPU", units));
         let mut results = Vec::new();
         for _ in 0..count {
             let time = self.chance.delay(20 * MILLISECOND);
             let mut kind_of_call = self.some_wish(process, time, 0);
             kind_of_call.retries = 2;
-            self.most_begun.insert(kind_of_call.spec.number, u32::MAX);
+            self.calls.most_begun.insert(kind_of_call.spec.number, u32::MAX);
             let mut work = self.work(process, kind_of_call, false);
             work.parent = parent;
             let class = Class {
-                demand: vec![("CPU".to_owned(), 10_000)],
+                demand: vec![(demand.0.to_owned(), demand.1)],
                 environment: Environment::default(),
                 fresh: false,
                 strategy: None,
@@ -344,8 +382,26 @@ impl World {
                 task
             });
             results.push(task.object(1));
+            if let Some(need) = need {
+                self.standstill.needs.insert(task.object(1), need);
+            }
         }
         results
+    }
+
+    /// Whether a task makes others where that is drawn apart: one that holds what these need.
+    fn is_parent_apart(&self, demand: &[(String, u64)]) -> bool {
+        let holds_devices = demand.iter().any(|(name, _)| name == "GPU");
+        self.options.children_need_devices() && holds_devices && self.odds_apart(self.calls.last, 700)
+    }
+
+    /// The devices that the tasks of a task need. There are few that need some, so that one after the other may fail for want
+    /// of them before a run is to be at its end.
+    fn need_of_children(&self, process: ProcessIndex) -> Option<Need> {
+        let holds_parts = self.processes[process].devices.iter().any(|held| held.units < 10_000);
+        let is_apart = self.options.children_need_devices() && self.standstill.needs.len() < NEEDY_MOST && !holds_parts;
+        let mut chance = Chance::new(self.options.seed ^ self.calls.last.wrapping_mul(0xc41_1d));
+        (is_apart && chance.odds(900)).then(|| chance.one_of(&OF_CHILDREN))
     }
 
     /// A process wants one of its calls no more.
@@ -453,9 +509,8 @@ impl World {
                 let is_disk = failure.text.contains("the disk is full");
                 let has_reason = failure.code != FailureCode::System || is_disk && self.options.heads_die;
                 assert!(has_reason, "PROGRAM-1: {id} failed for no reason: {}", failure.text);
-                // What children ask for, their parents do not keep from them.
-                let was_free = failure.code != FailureCode::DeviceDeadlock;
-                assert!(was_free, "PROGRAM-1: {id} could have been made: {}", failure.text);
+                let was_stuck = failure.code != FailureCode::DeviceDeadlock || self.standstill.was_told(process);
+                assert!(was_stuck, "PROGRAM-1: {id} could have been made: {}", failure.text);
                 let was_freed = failure.code != FailureCode::ObjectFreed || self.freed.contains(&id);
                 assert!(was_freed, "PROGRAM-1: {id} was freed by nobody");
                 let was_cancelled = failure.code != FailureCode::Cancelled || self.options.tasks_are_cancelled;

@@ -2,6 +2,7 @@
 
 use crate::agenda::{Agenda, Event, MILLISECOND, Micros, SECOND};
 use crate::chance::Chance;
+use crate::gpus::Gpus;
 use crate::heads::Disk;
 use crate::log::Log;
 use crate::machine::{Machine, Memory};
@@ -10,6 +11,7 @@ use crate::options::Options;
 use crate::process::{Life, Process};
 use crate::program::DETACHED_END_AFTER;
 use crate::stream::Stream;
+use crate::waits::{Seen, Standstill};
 use oxiray_ids::{ActorId, ObjectId, PlacementGroupId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -22,6 +24,19 @@ pub(crate) type StreamIndex = usize;
 const REST_LIMIT: Micros = 300 * SECOND;
 /// How often it is looked whether it has.
 const LOOK_PERIOD: Micros = SECOND;
+
+/// The calls that programs made, each by its number.
+#[derive(Debug, Default)]
+pub(crate) struct Calls {
+    /// The number of the last one.
+    pub(crate) last: u64,
+    /// How often each may be begun at most, and was; by whom it was made, where that matters.
+    pub(crate) most_begun: BTreeMap<u64, u32>,
+    pub(crate) begun: BTreeMap<u64, u32>,
+    pub(crate) callers: BTreeMap<u64, ProcessIndex>,
+    /// The last one of each caller that each actor's process has begun.
+    pub(crate) last_begun: BTreeMap<(ProcessIndex, ProcessIndex), u64>,
+}
 
 /// A cluster and all that surrounds it.
 #[derive(Debug)]
@@ -45,14 +60,9 @@ pub(crate) struct World {
     /// How often each actor may be constructed, and was.
     pub(crate) constructed: BTreeMap<ActorId, (u32, u32)>,
     pub(crate) disk: Disk,
-    /// The number of the last call that any program made.
-    pub(crate) last_call: u64,
-    /// How often each call may be begun at most, and was; by whom it was made, where that matters.
-    pub(crate) most_begun: BTreeMap<u64, u32>,
-    pub(crate) begun: BTreeMap<u64, u32>,
-    pub(crate) callers: BTreeMap<u64, ProcessIndex>,
-    /// The last call of each caller that each actor's process has begun.
-    pub(crate) last_begun: BTreeMap<(ProcessIndex, ProcessIndex), u64>,
+    pub(crate) calls: Calls,
+    pub(crate) standstill: Standstill,
+    pub(crate) seen: Seen,
     /// What programs freed.
     pub(crate) freed: BTreeSet<ObjectId>,
     /// Somebody looked at the end whether what was kept is there.
@@ -85,11 +95,9 @@ impl World {
             detached_groups: Vec::new(),
             constructed: BTreeMap::new(),
             disk: Disk::default(),
-            last_call: 0,
-            most_begun: BTreeMap::new(),
-            begun: BTreeMap::new(),
-            callers: BTreeMap::new(),
-            last_begun: BTreeMap::new(),
+            calls: Calls::default(),
+            standstill: Standstill::default(),
+            seen: Seen::default(),
             freed: BTreeSet::new(),
             has_looked: false,
             troubles: 0,
@@ -106,7 +114,7 @@ impl World {
         for index in 0..=self.options.members {
             let machine = Machine {
                 cpus: self.chance.between(u64::from(index != 0), 4) as u32,
-                gpus: self.chance.between(0, 2) as u32,
+                gpus: Gpus::new(self.options.gpus(index, self.chance.between(0, 2))),
                 disks: self.chance.between(0, 1) as u32,
                 zone: self.chance.one_of(&["a", "b"]),
                 memory: Memory::default(),
@@ -128,6 +136,7 @@ impl World {
         while let Some((at, event)) = self.agenda.next() {
             self.now = at;
             self.happen(event);
+            self.look_for_standstill();
             if self.is_calm && self.now >= look_at {
                 look_at = self.now + LOOK_PERIOD;
                 let unrest = self.unrest();

@@ -1,6 +1,6 @@
 //! Simulated clusters come to rest, whatever goes wrong in them; and a seed tells everything of its run.
 
-use oxiray_sim::{Options, Outcome, run, run_backlog, run_cloud};
+use oxiray_sim::{Options, Outcome, Seen, run, run_backlog, run_cloud};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -16,14 +16,19 @@ fn told(outcome: &Outcome) -> String {
 }
 
 fn run_all(seeds: Range<u64>) {
-    let (mut runs, mut events) = (0, 0);
+    let (mut runs, mut events, mut seen) = (0, 0, Seen::default());
     for seed in seeds {
         let outcome = run(Options::of_seed(seed), None);
         assert!(outcome.failure.is_none(), "{}", told(&outcome));
         runs += 1;
         events += outcome.events;
+        seen.add(outcome.seen);
     }
     assert!(events > runs * 500, "{events} events in {runs} runs: little happened");
+    if runs >= 100 {
+        let has_all = seen.instances > runs / 10 && seen.memory > runs && seen.deadlocks > runs / 100;
+        assert!(has_all, "{seen:?} in {runs} runs: little of that was judged");
+    }
 }
 
 #[test]
