@@ -1,29 +1,52 @@
-//! Embeds the page: every file of `page` becomes a row of a constant table, so that nothing is read from disk by name.
+//! Embeds the page: every file of `page` becomes a row of a constant table, as it is and compressed, so that nothing is read from disk
+//! by name and nothing is compressed twice.
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
+/// How much shorter a file is to become for it to be sent compressed, in bytes.
+const WORTH_BYTES: usize = 256;
+
 fn main() -> io::Result<()> {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default()).join("page");
+    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
     let mut files = Vec::new();
     collect(&root, &mut files)?;
     files.sort();
     let mut table = String::from("&[\n");
-    for file in files {
+    for (number, file) in files.into_iter().enumerate() {
         let name = file.strip_prefix(&root).unwrap_or(&file).to_string_lossy().replace('\\', "/");
         let path = if name == "index.html" { "/".to_owned() } else { format!("/static/{name}") };
+        let body = fs::read(&file)?;
+        let mut packed = gzip(&body)?;
+        if packed.len() + WORTH_BYTES > body.len() {
+            packed.clear();
+        }
+        let packed_file = out.join(format!("page-{number}.gz"));
+        fs::write(&packed_file, packed)?;
         let _ = writeln!(
             table,
-            "    OpenPath {{ path: {path:?}, content_type: {:?}, body: include_bytes!({:?}) }},",
+            "    OpenPath {{ path: {path:?}, content_type: {:?}, body: include_bytes!({:?}), packed: include_bytes!({:?}) }},",
             content_type(&name),
-            file.display().to_string()
+            file.display().to_string(),
+            packed_file.display().to_string()
         );
     }
     table.push(']');
-    fs::write(PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join("page.rs"), table)?;
+    fs::write(out.join("page.rs"), table)?;
     println!("cargo::rerun-if-changed=page");
     Ok(())
+}
+
+/// The same bytes wherever and whenever it is built: no name and no time stand in them.
+fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(bytes)?;
+    encoder.finish()
 }
 
 fn collect(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {

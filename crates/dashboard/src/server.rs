@@ -87,14 +87,15 @@ pub(crate) fn limit_memory() -> anyhow::Result<()> {
 pub(crate) fn open(is_without_page: bool) -> Vec<OpenPath> {
     let mode = br#"{"authentication_mode": "token"}"#;
     let content_type = "application/json; charset=utf-8";
-    let mode = OpenPath { path: "/api/authentication_mode", content_type, body: mode.as_slice() };
+    let mode = OpenPath { path: "/api/authentication_mode", content_type, body: mode.as_slice(), packed: b"" };
     let page = PAGE.iter().copied().filter(|_| !is_without_page);
     health().into_iter().chain([mode]).chain(page).collect()
 }
 
 /// What probes are answered.
 fn health() -> [OpenPath; 3] {
-    HEALTH.map(|path| OpenPath { path, content_type: "application/text; charset=utf-8", body: b"success".as_slice() })
+    let content_type = "application/text; charset=utf-8";
+    HEALTH.map(|path| OpenPath { path, content_type, body: b"success".as_slice(), packed: b"" })
 }
 
 /// Tells that the node is healthy until the daemon or a signal ends it.

@@ -13,7 +13,7 @@ const READING_TOKEN: &str = "a-token-that-reads-only";
 /// The name that this host has beside its addresses.
 const OWN_NAME: &str = "own.example";
 /// What everybody may read, answered by the porch and within.
-const PAGE: OpenPath = OpenPath { path: "/", content_type: "text/html", body: b"page" };
+const PAGE: OpenPath = OpenPath { path: "/", content_type: "text/html", body: b"page", packed: b"" };
 const PUBLIC: &str = "/metrics";
 /// Methods that change nothing.
 const READING: [&str; 3] = ["GET", "HEAD", "OPTIONS"];

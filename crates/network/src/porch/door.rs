@@ -434,7 +434,7 @@ impl Stranger {
                     PorchVerdict::Open(open) => {
                         self.asked += 1;
                         let goes_on = goes_on(&head) && self.asked < ASKED_MAX;
-                        self.answer = answer_open(&open, head.method == "HEAD", goes_on);
+                        self.answer = answer_open(&open, &head, goes_on);
                         self.doing = if goes_on { Doing::Answering } else { Doing::Leaving };
                         self.said.drain(..length);
                         return Ok(Heard::Answered);
@@ -516,20 +516,35 @@ fn goes_on(head: &RequestHead<'_>) -> bool {
     !has_body && !closes
 }
 
-fn answer_open(open: &OpenPath, is_without_body: bool, goes_on: bool) -> Vec<u8> {
+/// Whether whoever asks understands gzip.
+fn takes_gzip(head: &RequestHead<'_>) -> bool {
+    let is_gzip = |coding: &[u8]| {
+        let mut parts = coding.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+        let is_named = parts.next().is_some_and(|name| name.eq_ignore_ascii_case(b"gzip"));
+        is_named && !parts.any(|weight| matches!(weight, b"q=0" | b"q=0.0" | b"q=0.00" | b"q=0.000"))
+    };
+    head.all("accept-encoding").any(|value| value.split(|byte| *byte == b',').any(is_gzip))
+}
+
+fn answer_open(open: &OpenPath, head: &RequestHead<'_>, goes_on: bool) -> Vec<u8> {
     let connection = if goes_on { "keep-alive" } else { "close" };
+    let (body, coding) = match open.packed {
+        [] => (open.body, ""),
+        packed if takes_gzip(head) => (packed, "content-encoding: gzip\r\nvary: accept-encoding\r\n"),
+        _ => (open.body, "vary: accept-encoding\r\n"),
+    };
     let mut answer = format!(
-        "HTTP/1.1 200 OK\r\ncontent-type: {}\r\ncontent-length: {}\r\nconnection: {connection}\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-type: {}\r\ncontent-length: {}\r\n{coding}connection: {connection}\r\n",
         open.content_type,
-        open.body.len()
+        body.len()
     )
     .into_bytes();
     for (name, value) in super::SECURITY_FIELDS {
         answer.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
     }
     answer.extend_from_slice(b"\r\n");
-    if !is_without_body {
-        answer.extend_from_slice(open.body);
+    if head.method != "HEAD" {
+        answer.extend_from_slice(body);
     }
     answer
 }

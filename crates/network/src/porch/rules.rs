@@ -21,6 +21,8 @@ pub struct OpenPath {
     pub content_type: &'static str,
     /// The answer.
     pub body: &'static [u8],
+    /// The same compressed by gzip; empty where that is not worth it.
+    pub packed: &'static [u8],
 }
 
 /// Why a request is not answered.

@@ -5,11 +5,12 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 const TOKEN: &str = "0123456789abcdef";
-const PAGE: OpenPath = OpenPath { path: "/", content_type: "text/html", body: b"page" };
+const PAGE: OpenPath = OpenPath { path: "/", content_type: "text/html", body: b"page", packed: b"" };
+const PACKED: OpenPath = OpenPath { path: "/packed", content_type: "text/html", body: b"long", packed: b"zip" };
 
 fn rules() -> PorchRules {
     let hosts = vec!["own.example".to_owned(), "*-head-svc.team.svc".to_owned()];
-    let rules = PorchRules { hosts, open: vec![PAGE], public: vec!["/metrics"], ..PorchRules::default() };
+    let rules = PorchRules { hosts, open: vec![PAGE, PACKED], public: vec!["/metrics"], ..PorchRules::default() };
     rules.keys.add(TOKEN, Right::All).expect("a key");
     rules.keys.add("only-for-reading-it", Right::Read).expect("a key");
     rules
@@ -166,6 +167,29 @@ fn strangers_are_answered_here_and_are_handed_nowhere() {
     let refused = said(&porch, &format!("PUT /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n{body}"));
     assert!(refused.starts_with("HTTP/1.1 401 ") && refused.ends_with("Missing authentication token"), "{refused}");
     assert!(arrivals.try_recv().is_err());
+}
+
+#[test]
+fn what_is_compressed_is_sent_so_to_who_understands() {
+    let (porch, _arrivals) = porch();
+    let asked = |method: &str, path: &str, takes: &str| {
+        let accepts = if takes.is_empty() { String::new() } else { format!("Accept-Encoding: {takes}\r\n") };
+        said(&porch, &format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{accepts}\r\n"))
+    };
+    for takes in ["gzip", "deflate, GZIP;q=0.5, br", "gzip ; q=1"] {
+        let answer = asked("GET", "/packed", takes);
+        assert!(answer.ends_with("\r\n\r\nzip") && answer.contains("content-length: 3\r\n"), "{takes}: {answer}");
+        assert!(answer.contains("content-encoding: gzip\r\nvary: accept-encoding\r\n"), "{answer}");
+    }
+    for takes in ["", "br", "gzip;q=0", "gzip; q=0.0", "xgzip", "identity"] {
+        let answer = asked("GET", "/packed", takes);
+        assert!(answer.ends_with("\r\n\r\nlong") && !answer.contains("content-encoding"), "{takes}: {answer}");
+        assert!(answer.contains("vary: accept-encoding\r\n"), "{answer}");
+    }
+    let head = asked("HEAD", "/packed", "gzip");
+    assert!(head.ends_with("\r\n\r\n") && head.contains("content-length: 3\r\n"), "{head}");
+    let plain = asked("GET", "/", "gzip");
+    assert!(plain.ends_with("\r\n\r\npage") && !plain.contains("vary"), "{plain}");
 }
 
 #[test]
