@@ -27,13 +27,14 @@
 #   memory 1,000,000 tasks from one driver: its memory and the daemon's must not grow
 #   bench-operator  500 pods made by the operator against the API stand-in: time and requests; writes benches/OPERATOR.md
 #   test-outage  an autoscaled cluster on Kubernetes while the API is away for a minute
-#   lint   formatting, clippy, and the types of the Python front
+#   lint   formatting, clippy, and the types of the Python front and of the page
 #   wheel  dist/oxiray-*.whl, for this machine
 #   wheels  dist/wheels: what is passed on, for x86_64 and aarch64 and an older C library than this machine's, the same bytes wherever it is made
 #   test-packages  dist/wheels in clean Debian systems of both machines (debootstrap, qemu), built twice, and what `cargo publish` would say; as root
 #   advisories  what is known of the security of dependencies, beside what `make lint` asks of them
 #   docs   the documentation as a site, into .build/site
 #   docs-pictures  pages of the site in a browser, which is installed with what drives it; pictures into .build/docs-pictures
+#   page-pictures  pictures of the page for its documentation, into docs/pictures, in the browser of test-dashboard
 #   ray-wheel  dist/ray-*.whl: a distribution named `ray`, for private indexes, which is Oxiray (`oxiray ray wheel`)
 #   cuda-example  dist/cuda-example, the Rust program that scripts/gpu-acceptance runs on a real GPU; CUDA is not needed to build it
 #   clean  removes everything the other targets made
@@ -44,7 +45,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := demo
-.PHONY: demo test test-dashboard browser docs-pictures ray-wheel ready-to-test compatibility bench bench-scheduler bench-scale bench-preload bench-train bench-isolation bench-pages bench-libraries bench-operator test-outage ecosystem third-parties libraries libraries-on-ray library-names soak chaos hogs simulate fuzz fuzz-porch fuzz-frames sanitize memory spill-s3 lint wheel wheels test-packages packaging-tools advisories docs cuda-example clean venv network-tools etcd slurm
+.PHONY: demo test test-dashboard browser docs-pictures page-pictures ray-wheel ready-to-test compatibility bench bench-scheduler bench-scale bench-preload bench-train bench-isolation bench-pages bench-libraries bench-operator test-outage ecosystem third-parties libraries libraries-on-ray library-names soak chaos hogs simulate fuzz fuzz-porch fuzz-frames sanitize memory spill-s3 lint wheel wheels test-packages packaging-tools advisories docs cuda-example clean venv network-tools etcd slurm
 
 # In a container everybody is root, and pip's advice on that helps nobody.
 export PIP_ROOT_USER_ACTION := ignore
@@ -79,7 +80,7 @@ test:
 	@$(VENV)/bin/python scripts/run-tests $(if $(AGAIN),--again)
 
 # What tests need. Cargo, pip and apt work side by side: the one computes, the others mostly wait for the network.
-ready-to-test: venv network-tools etcd slurm $(BUILD)/deny/made $(BUILD)/kubernetes/made $(BUILD)/docs/made $(BUILD)/ecosystem/installed $(BUILD)/train/installed $(BUILD)/operator-made $(BUILD)/fuzz-made
+ready-to-test: venv network-tools etcd slurm $(BUILD)/deny/made $(BUILD)/typescript/made $(BUILD)/kubernetes/made $(BUILD)/docs/made $(BUILD)/ecosystem/installed $(BUILD)/train/installed $(BUILD)/operator-made $(BUILD)/fuzz-made
 
 # Tests of several hosts make network namespaces, for which they need `ip` and root.
 network-tools:
@@ -106,7 +107,12 @@ browser: $(VENV)/made
 docs-pictures: docs browser
 	$(VENV)/bin/python -m pytest -q tests/docs/test_pictures.py
 
-lint: venv $(BUILD)/deny/made
+# Every view of the page, light and dark, over a cluster that works; colours are reduced with Pillow.
+page-pictures: browser
+	$(VENV)/bin/pip install --quiet 'pillow==12.*'
+	$(VENV)/bin/python scripts/page-pictures
+
+lint: venv $(BUILD)/deny/made $(BUILD)/typescript/made
 	@$(VENV)/bin/python scripts/run-tests --only-checks
 
 bench: $(BUILD)/bench/installed $(BUILD)/ray/made
@@ -271,6 +277,13 @@ $(BUILD)/operator-made: $(RUST_SOURCES) | $(NATIVE)
 $(BUILD)/fuzz-made: $(RUST_SOURCES) | $(NATIVE)
 	cargo build --release --locked -p oxiray-fuzz
 	@mkdir -p $(@D)
+	@touch $@
+
+# The compiler that checks the page's types, where npm is there: the page itself needs neither.
+$(BUILD)/typescript/made:
+	@mkdir -p $(@D)
+	@command -v npm > /dev/null && npm install --silent --no-audit --no-fund --prefix $(@D) typescript@5.9.3 \
+	  || echo "npm is not there, or its registry does not answer: the types of the page are not checked"
 	@touch $@
 
 # `cargo deny`, as Astral packs it for PyPI: compiling it would take minutes.

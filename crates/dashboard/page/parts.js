@@ -127,9 +127,9 @@ export function Sheet({ title, kind, onClose, children }) {
 
 /**
  * A button that asks once more before it acts, and says what came of it.
- * @param {{label: string, question: string, detail?: string, act: () => Promise<any>, done?: () => void, disabled?: boolean, title?: string}} given
+ * @param {{label: string, question: string, detail?: string, act: () => Promise<any>, done?: () => void, disabled?: boolean, title?: string, children?: any}} given
  */
-export function Confirmed({ label, question, detail, act, done, disabled, title }) {
+export function Confirmed({ label, question, detail, act, done, disabled, title, children }) {
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
   const [state, setState] = useState({ busy: false, error: "" });
   const onSure = async () => {
@@ -147,6 +147,7 @@ export function Confirmed({ label, question, detail, act, done, disabled, title 
     <dialog ref=${dialog} aria-label=${question} onClose=${() => setState({ busy: false, error: "" })}>
       <p class="question">${question}</p>
       ${detail && html`<p>${detail}</p>`}
+      ${children}
       ${state.error && html`<p class="trouble" role="alert">${state.error}</p>`}
       <div class="answers">
         <button type="button" onClick=${() => dialog.current?.close()}>Keep it</button>

@@ -44,13 +44,20 @@ const REFUSED_WAITING_MAX: usize = 64;
 const SUBJECT_MAX: usize = 256;
 
 /// What is recorded, by method and route. All that changes something, and what looks into programs.
-const ACTS: [(&str, &str, &str); 15] = [
+const ACTS: [(&str, &str, &str); 22] = [
     ("POST", "/api/jobs/", "submit_job"),
     ("POST", "/api/jobs/{}/stop", "stop_job"),
     ("DELETE", "/api/jobs/{}", "delete_job"),
     ("PUT", "/api/packages/{}/{}", "upload_package"),
     ("POST", "/ox/v1/jobs/{}/stop", "stop_job"),
     ("POST", "/ox/v1/jobs/{}/delete", "delete_job"),
+    ("POST", "/ox/v1/tasks/{}/cancel", "cancel_task"),
+    ("POST", "/ox/v1/actors/{}/kill", "kill_actor"),
+    ("POST", "/ox/v1/nodes/{}/drain", "drain_node"),
+    ("POST", "/ox/v1/nodes/{}/keep", "keep_node"),
+    ("POST", "/ox/v1/devices/{}/{}/{}/drain", "drain_device"),
+    ("POST", "/ox/v1/devices/{}/{}/{}/undrain", "undrain_device"),
+    ("POST", "/ox/v1/devices/{}/{}/{}/check", "check_device"),
     ("POST", "/ox/v1/keys", "make_key"),
     ("POST", "/ox/v1/session", "begin_session"),
     ("GET", "/ox/v1/profile", "profile"),

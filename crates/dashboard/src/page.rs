@@ -10,7 +10,9 @@
 //! - PAGE-2: nobody who reads slowly, or not at all, makes anything wait or grow: a line of changes is made when the last one was
 //!   taken.
 
+pub(crate) mod acts;
 pub(crate) mod counts;
+mod cpus;
 pub(crate) mod events;
 mod holdings;
 mod keeper;

@@ -1,12 +1,20 @@
 //! All paths.
 
-use crate::page::views;
+use crate::page::{acts, views};
 use crate::routes::{Route, route};
 use crate::{cluster, jobs, logs, metrics, packages, page_api, profiles, state, tail};
 
 /// Ray's paths, and the page's.
-pub(crate) const TABLES: &[&[Route]] =
-    &[RAY, logs::ROUTES, profiles::ROUTES, state::ROUTES, metrics::ROUTES, page_api::ROUTES, views::ROUTES];
+pub(crate) const TABLES: &[&[Route]] = &[
+    RAY,
+    logs::ROUTES,
+    profiles::ROUTES,
+    state::ROUTES,
+    metrics::ROUTES,
+    page_api::ROUTES,
+    views::ROUTES,
+    acts::ROUTES,
+];
 /// What is answered where metrics are exported and nothing else.
 pub(crate) const EXPORT: &[&[Route]] = &[metrics::EXPORTED];
 

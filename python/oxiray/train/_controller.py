@@ -220,7 +220,7 @@ class Controller:
     def _supervise(self, group: Group) -> _Ended:
         """Waits for the ranks, and keeps what they report."""
         work = _api.put(self._run.work)
-        runs = {group.expect(worker.handle.run.remote(work)): rank for rank, worker in enumerate(group.workers)}
+        runs = {group.expect(_named(worker.handle.run, self._run.config.name, rank).remote(work)): rank for rank, worker in enumerate(group.workers)}
         ended, patience = _Ended(), _Patience(self._limits.hang_timeout_s, self._run.scaling)
         rank_0 = next(iter(runs))
         returned: Any = None
@@ -339,7 +339,7 @@ class Controller:
     def _reported(self, index: int, metrics: list[dict[str, Any]], name: str | None) -> None:
         self.kept.add_row(index, metrics[0], time.monotonic() - self._begun)
         self.progress.report(index, metrics[0])
-        self._told.report(index, metrics[0])
+        self._told.report(index, metrics[0], is_kept=name is not None)
         checkpoint = next((self.kept.checkpoint(one) for one in self.kept.entries if one.name == name), None)
         for callback in self._callbacks:
             try:
@@ -409,6 +409,11 @@ class _Patience:
         fit = group.size + workers_that_fit(self._scaling._resources_per_worker_not_none)
         size = self._scaling.whole(min(self._scaling.max_workers, fit))
         return size if size > group.size else None
+
+
+def _named(method: Any, run: str | None, rank: int) -> Any:
+    """The call of a rank, under a name by which lists and the page (`views/ranks.js`) know it."""
+    return method.options(name=f"{run}: rank {rank}")
 
 
 def _shares_devices(backend: Any) -> bool:

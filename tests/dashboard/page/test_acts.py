@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -122,6 +123,86 @@ def test_the_stop_button_stops_and_delete_deletes(opened: Opened, board: Board) 
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     wait_until(lambda: "to-stop" not in {row["key"] for row in board.rows("jobs")})
     page.get_by_role("complementary", name="Job").wait_for(state="detached")
+
+
+#: An actor and a task that are ended by hand.
+VICTIMS = """
+import time, ray
+ray.init("auto", namespace="victims", logging_level="ERROR")
+
+@ray.remote(num_cpus=0.1)
+class Victim:
+    def ready(self):
+        return True
+
+@ray.remote(num_cpus=0.1)
+def endless():
+    time.sleep(3600)
+
+victim = Victim.options(name="victim", max_restarts=9).remote()
+ray.get(victim.ready.remote())
+task = endless.remote()
+try:
+    ray.get(task)
+except ray.exceptions.TaskCancelledError:
+    pass
+time.sleep(3600)
+"""
+
+
+def confirmed(page: Any, label: str) -> None:
+    """Presses a button of the sheet, and the one that asks once more."""
+    page.get_by_role("button", name=label, exact=True).first.click()
+    page.get_by_role("dialog").get_by_role("button", name=label, exact=True).click()
+
+
+def test_tasks_actors_and_devices_are_ended_and_drained_by_buttons(opened: Opened, board: Board, tmp_path: Path) -> None:
+    program = tmp_path / "victims.py"
+    program.write_text(VICTIMS)
+    submitted = board.home.oxiray("job", "submit", "--no-wait", "--submission-id=victims", "--", "python", str(program))
+    assert submitted.returncode == 0, submitted.stderr
+    wait_until(lambda: [row for row in board.rows("tasks?name=endless") if row["state"] == "RUNNING"])
+    (task,) = board.rows("tasks?name=endless")
+    (actor,) = (row for row in board.rows("actors") if row["name"] == "victim")
+    page = opened(f"tasks?pick=task:{task['key']}")
+    page.get_by_role("button", name="Cancel", exact=True).first.click()
+    page.get_by_role("dialog").get_by_role("button", name="Keep it").click()
+    assert board.rows("tasks?name=endless")[0]["state"] == "RUNNING"
+    confirmed(page, "Cancel")
+    page.get_by_text("Its owner cancels it.").wait_for()
+    wait_until(lambda: board.rows("tasks?name=endless")[0]["state"] == "FAILED")
+    page.evaluate(f"location.hash = '#/actors?pick=actor:{actor['key']}'")
+    confirmed(page, "Kill")
+    wait_until(lambda: next(row for row in board.rows("actors") if row["key"] == actor["key"])["state"] == "DEAD")
+    page.get_by_role("complementary", name="Actor").get_by_text("killed by hand").first.wait_for()
+    [free, *_] = (row for row in board.rows("devices") if row["state"] == "free")
+    page.evaluate(f"location.hash = '#/devices?pick=device:{free['key']}'")
+    confirmed(page, "Drain")
+    state = lambda: next(row for row in board.rows("devices") if row["key"] == free["key"])["state"]  # noqa: E731
+    wait_until(lambda: state() == "quarantined")
+    confirmed(page, "Put back")
+    wait_until(lambda: state() == "free")
+    page.evaluate(f"location.hash = '#/nodes?pick=node:{free['node_id']}'")
+    page.get_by_role("button", name="Drain", exact=True).first.click()
+    page.get_by_role("dialog").get_by_role("spinbutton").fill("5")
+    page.get_by_role("dialog").get_by_role("button", name="Drain", exact=True).click()
+    page.get_by_role("dialog").get_by_role("alert").get_by_text("head").wait_for()
+    # The browser itself notes an answer that refuses.
+    opened.wrong[:] = [text for text in opened.wrong if "409" not in text]  # type: ignore[attr-defined]
+
+
+def test_a_bar_has_what_may_be_done_to_who_holds_the_device(opened: Opened, board: Board) -> None:
+    page = opened("devices?span=60000")
+    page.mouse.click(*find_bar(page, "Rollout, 50 %"))
+    sheet = page.get_by_role("complementary", name="Held device")
+    for label in ("Kill", "Drain device", "Stacks now"):
+        button = sheet.get_by_role("button", name=label, exact=True).first
+        button.wait_for()
+        assert button.is_enabled()
+    page = opened("actors?pick=actor:" + next(row["key"] for row in board.rows("actors") if row["name"] == "rollout-0"), token=board.token("http-token-read"))
+    button = page.get_by_role("button", name="Kill", exact=True).first
+    button.wait_for()
+    assert button.is_disabled() and button.get_attribute("title") == "This key only reads"
 
 
 def test_a_key_that_reads_stops_nothing(opened: Opened, board: Board) -> None:

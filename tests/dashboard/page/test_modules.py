@@ -104,6 +104,36 @@ def test_lines_of_a_log_are_added_below_and_above(called: Any) -> None:
     assert called("views/log.js", f"(({{text, from}}) => [text.split('\\n').length, from])({many})") == [20_000, 0]
 
 
+RANKS = """[
+  {name: 'other: rank 0', state: 'RUNNING', created_ms: 1, key: 'x'}, {name: 'a: rank one', state: 'RUNNING', created_ms: 1, key: 'y'},
+  {name: 'a: rank 1', state: 'FAILED', created_ms: 5, ended_ms: 40, error: 'E', key: 'a1', message: 'Traceback\\nValueError: bad'},
+  {name: 'a: rank 0', state: 'FAILED', created_ms: 5, ended_ms: 45, error: 'ActorDiedError', key: 'a0', message: null},
+  {name: 'a: rank 0', state: 'RUNNING', created_ms: 60, ended_ms: 0, key: 'b0'}, {name: 'a: rank 1', state: 'PENDING_ARGS', created_ms: 60, key: 'b1'},
+  {name: 'a: rank 10', state: 'RUNNING', created_ms: 61, key: 'b10'}]"""
+
+
+def test_ranks_of_a_run_are_groups_that_came_after_each_other(called: Any) -> None:
+    groups = called("views/ranks.js", f"m.groupsOf({RANKS}, 'a').map((group) => [m.stateOf(group), group.map((rank) => rank.key), m.culprit(group)?.key ?? null])")
+    assert groups == [["FAILED", ["a0", "a1"], "a1"], ["RUNNING", ["b0", "b1", "b10"], None]]
+    told = called("views/ranks.js", "m.alike([{rank: 2, text: 'wait'}, {rank: 1, text: 'load'}, {rank: 0, text: 'wait'}])")
+    assert told == [{"ranks": [1], "text": "load"}, {"ranks": [0, 2], "text": "wait"}]
+
+
+def test_rows_of_cpus_are_as_high_as_there_are_cores(called: Any) -> None:
+    node = "{{id: 'a', name: 'a', state: 'ALIVE', count: 1, measured: 0, cores: {cores}, devices: {devices}}}"
+    device = "[{{key: 'a', label: '', state: 'held', reason: null, use: [], bars: [], cores: {cores}}}]"
+    heights = [
+        called("timeline/layout.js", f"m.layout(m.filled({{nodes: [{node.format(cores=cores, devices=devices)}]}}), new Set()).rows[1].bar")
+        for cores in (1, 4, 64)
+        for devices in (device.format(cores=cores), "null")
+    ]
+    assert heights == [24, 24, 56, 56, 168, 168], "the same before they are told"
+
+
+def test_a_clock_is_told_as_far_as_it_is_known(called: Any) -> None:
+    assert called("views/nodes.js", "[null, -900, 1999, 12_400, -61_000].map(m.clockText)") == ["", "within 2 s", "within 2 s", "12 s ahead", "1 min 01 s behind"]
+
+
 PROFILED = """[{pid: 7, name: 'f', note: '', stacks: [
   {name: 'MainThread', weight: 3, frames: [{function: 'inner', file: '/a.py', line: 7}, {function: 'main', file: '/a.py', line: 1}]},
   {name: 'MainThread', weight: 1, frames: [{function: '<script>', file: '', line: 0}, {function: 'main', file: '/a.py', line: 1}]},

@@ -7,8 +7,8 @@
  * A bar of an answer: from, to (null: still so), offset and height as parts of the device, kind, number of its name, how many
  * grants were merged into it, and its key (null where it was merged of several).
  * @typedef {[number, number | null, number, number, number, number, number, string | null]} Bar
- * @typedef {{key: string, label: string, state: string, reason: string | null, bars: Bar[], use: Array<[number, number | null, number | null]>}} Device
- * A node whose devices are not told has placeholders in their places.
+ * @typedef {{key: string, label: string, state: string, reason: string | null, bars: Bar[], use: Array<[number, number | null, number | null]>, cores?: number}} Device
+ * A node whose devices are not told has placeholders in their places. A row that stands for CPUs is as high as there are `cores`.
  * @typedef {{id: string, name: string, state: string, devices: Device[], isTold: boolean}} Node
  * @typedef {{unit: string, from: number, to: number, begun_ms: number, until_ms: number, gaps: Array<[number, number]>, names: string[], nodes: Node[]}} Holdings
  * @typedef {{type: "node" | "device" | "folded", place: number, top: number, height: number, bar: number, node: Node, device: Device | null}} Row
@@ -20,6 +20,9 @@ const NODE_HEIGHT = 24;
 const DEVICE_BAR = 24;
 const USE_HEIGHT = 6;
 const SPACE = 5;
+/** How high a core is, and how high the row of a node's cores is at most. */
+const CORE_BAR = 14;
+const CORES_BAR_MAX = 168;
 export const AXIS = 26;
 export const FOLDED_AT = 64;
 
@@ -29,7 +32,7 @@ const UNTOLD = [[], [/** @type {[number, null, null]} */ ([0, null, null])]].map
 /** An answer whose nodes all have devices: placeholders where they are not told, which take the same room. @param {any} answer @returns {Holdings} */
 export function filled(answer) {
   const nodes = answer.nodes.map((/** @type {any} */ node) => (node.devices ? { ...node, isTold: true }
-    : { ...node, isTold: false, devices: Array.from({ length: node.count }, (_, number) => UNTOLD[number < node.measured ? 1 : 0]) }));
+    : { ...node, isTold: false, devices: Array.from({ length: node.count }, (_, number) => ({ ...UNTOLD[number < node.measured ? 1 : 0], cores: node.cores })) }));
   return { ...answer, nodes };
 }
 
@@ -41,6 +44,11 @@ const STEP = 16;
 export function nodesAsked(first, last) {
   const from = Math.max(0, Math.floor((first - BEYOND) / STEP) * STEP);
   return { first: from, count: Math.max(2 * STEP, Math.ceil((last + 1 + BEYOND - from) / STEP) * STEP) };
+}
+
+/** How high a device's bar is. @param {Device} device */
+function barOf(device) {
+  return device.cores === undefined ? DEVICE_BAR : Math.max(DEVICE_BAR, Math.min(CORES_BAR_MAX, Math.round(device.cores * CORE_BAR)));
 }
 
 /** @param {Holdings} holdings @param {Set<string>} folded @returns {{rows: Row[], height: number}} */
@@ -56,8 +64,9 @@ export function layout(holdings, folded) {
     if (isFolded) return;
     for (const device of node.devices) {
       const used = device.use.length > 0 ? USE_HEIGHT + 1 : 0;
-      rows.push({ type: "device", place, top, height: DEVICE_BAR + used + SPACE, bar: DEVICE_BAR, node, device });
-      top += DEVICE_BAR + used + SPACE;
+      const bar = barOf(device);
+      rows.push({ type: "device", place, top, height: bar + used + SPACE, bar, node, device });
+      top += bar + used + SPACE;
     }
   });
   return { rows, height: top + 4 };

@@ -15,9 +15,10 @@ const DASH = [5, 3];
  * @param {object} given
  * @param {string} given.title
  * @param {{times: number[], lines: Array<{name: string, values: Array<number | null>, dashed?: boolean}>} | null} given.series times in ms
+ * @param {boolean} [given.counts] whether `times` count something instead: reports
  * @param {"bytes" | "rate" | "part" | "number" | "any"} given.unit `any` may be less than nothing, and is drawn from its least to its most
  */
-export function Chart({ title, series, unit }) {
+export function Chart({ title, series, unit, counts = false }) {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   const plot = useRef(/** @type {any} */ (null));
   const size = useSize(box);
@@ -31,17 +32,17 @@ export function Chart({ title, series, unit }) {
     const line = (/** @type {{name: string, dashed?: boolean}} */ one) => ({ label: one.name, stroke: colours(one.name, dark).edge, width: 1.5, dash: one.dashed ? DASH : undefined, points: { show: false }, spanGaps: false });
     plot.current = new (/** @type {any} */ (globalThis)).uPlot({
       width: size.width, height: HIGH, legend: { show: false }, cursor: { y: false, points: { size: 6 } },
-      scales: { y: { range: (/** @type {any} */ _, /** @type {number} */ least, /** @type {number} */ most) => bounds(unit, least, most) } },
+      scales: { x: { time: !counts }, y: { range: (/** @type {any} */ _, /** @type {number} */ least, /** @type {number} */ most) => bounds(unit, least, most) } },
       series: [{}, ...series.lines.map(line)],
-      axes: [{ ...axis, values: (/** @type {any} */ _, /** @type {number[]} */ at) => at.map((one) => clock(one * 1_000).slice(0, 5)) }, { ...axis, size: 64, values: (/** @type {any} */ _, /** @type {number[]} */ at) => at.map(show) }],
-    }, data(series), box.current);
+      axes: [{ ...axis, values: (/** @type {any} */ _, /** @type {number[]} */ at) => at.map((one) => (counts ? number(one) : clock(one * 1_000).slice(0, 5))) }, { ...axis, size: 64, values: (/** @type {any} */ _, /** @type {number[]} */ at) => at.map(show) }],
+    }, data(series, counts), box.current);
     return () => {
       plot.current?.destroy();
       plot.current = null;
     };
   }, [names, size.width, dark]);
   useEffect(() => {
-    if (series) plot.current?.setData(data(series));
+    if (series) plot.current?.setData(data(series, counts));
   }, [series]);
   const last = (series?.lines ?? []).map((line) => `${line.name} ${show(line.values.findLast((value) => value !== null) ?? null)}`).join(", ");
   return html`<figure class="chart"><figcaption>${title}</figcaption>
@@ -57,7 +58,7 @@ function bounds(unit, least, most) {
   return [least - room, most + room];
 }
 
-/** @param {{times: number[], lines: Array<{values: Array<number | null>}>}} series */
-function data(series) {
-  return [series.times.map((at) => at / 1_000), ...series.lines.map((line) => line.values)];
+/** @param {{times: number[], lines: Array<{values: Array<number | null>}>}} series @param {boolean} counts */
+function data(series, counts) {
+  return [counts ? series.times : series.times.map((at) => at / 1_000), ...series.lines.map((line) => line.values)];
 }

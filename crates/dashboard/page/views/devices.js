@@ -48,7 +48,8 @@ export function Devices({ given }) {
   const { span, follows, setSpan } = useSpan(given, until, overview);
   const [nodes, setNodes] = useState(nodesAsked(0, 0));
   const wanted = { ...asked(span, Math.max(200, innerWidth - 380)), ...nodes };
-  const { answer: told, error, again } = useAnswer(overview ? `holdings${query(wanted)}` : null, ["holdings"], 1_000);
+  // What tasks hold changes without a word of the record of devices.
+  const { answer: told, error, again } = useAnswer(overview ? `holdings${query(wanted)}` : null, overview?.devices?.total ? ["holdings"] : ["holdings", "tasks"], 1_000);
   const answer = useMemo(() => told && filled(told), [told]);
   const onSeen = (/** @type {number} */ first, /** @type {number} */ last) => setNodes((before) => {
     const now = nodesAsked(first, last);
@@ -66,14 +67,14 @@ export function Devices({ given }) {
       <button type="button" aria-pressed=${follows} onClick=${() => setSpan(follows ? span : null)} title="Follow now (f)">${follows ? "Following" : "Follow"}</button>
     <//>
     <${Band} />
-    ${hasNone && html`<p class="note">No devices on this cluster: nodes are shown by CPU instead.</p>`}
+    ${hasNone && html`<p class="note">No devices on this cluster: nodes are shown with who holds their CPUs instead.</p>`}
     <${Trouble} error=${error} again=${again} />
     ${answer && answer.nodes.length > 0 ? html`<${Timeline} holdings=${answer} span=${span} follows=${follows} until=${Math.max(answer.until_ms, until)} onSpan=${setSpan}
         folded=${folded.set} onFold=${folded.toggle} onSeen=${onSeen} picked=${given.pick?.replace(/^grant:/, "") ?? ""}
-        onPick=${(/** @type {any} */ bar) => change({ pick: `grant:${bar[7]}` }, true)} />`
+        onPick=${(/** @type {any} */ bar) => change({ pick: pickOf(bar[7]) }, true)} />`
       : answer ? html`<${Empty} title="No nodes have joined yet">Start one with <code>oxiray start --address=…</code>; it will appear here.<//>` : !error && html`<p class="soon" role="status">Asking…</p>`}
     <${Legend} cpu=${hasNone} />
-    <${Twin} span=${span} given=${given} follows=${follows} />
+    <${Twin} span=${span} given=${given} follows=${follows} cpu=${hasNone} />
     <${Subject} pick=${given.pick} />`;
 }
 
@@ -114,9 +115,19 @@ function Band() {
   </section>`;
 }
 
+/** What a bar's key picks: who holds CPUs is a task or an actor, and its key says so. @param {string} key */
+function pickOf(key) {
+  return /^(task|actor):/.test(key) ? key : `grant:${key}`;
+}
+
 /** @param {{cpu: boolean}} given */
 function Legend({ cpu }) {
-  if (cpu) return null;
+  if (cpu) {
+    return html`<ul class="legend" aria-label="Signs">
+      <li><span class="sign held"></span>a task or an actor: as high as its CPUs, coloured by its name</li>
+      <li><span class="sign gap"></span>not known any more</li>
+    </ul>`;
+  }
   return html`<ul class="legend" aria-label="Signs">
     <li><span class="sign held"></span>held: height is the share, colour the name</li>
     <li><span class="sign checking"></span>returned, being checked for free memory</li>
@@ -137,17 +148,21 @@ const TWIN = [
   { key: "pid", title: "PID", numeric: true, minor: true, show: (/** @type {any} */ row) => row.pid ?? "–" },
 ];
 
-/** The same as a table: holdings between two moments. @param {{span: {from: number, to: number}, given: Record<string, string>, follows: boolean}} props */
-function Twin({ span, given, follows }) {
+/** The same of CPUs. */
+const CPU_TWIN = TWIN.filter(({ key }) => key !== "label").map((column) => (column.key !== "share" ? column
+  : { ...column, key: "amount", title: "CPUs", show: (/** @type {any} */ row) => (row.amount === undefined ? `${Math.round(row.share * 100)} %` : number(row.amount)) }));
+
+/** The same as a table: holdings between two moments. @param {{span: {from: number, to: number}, given: Record<string, string>, follows: boolean, cpu: boolean}} props */
+function Twin({ span, given, follows, cpu }) {
   const [open, setOpen] = useState(false);
   return html`<details class="twin" onToggle=${(/** @type {any} */ event) => setOpen(event.target.open)}>
     <summary>The same as a table: holdings between <span class="figures">${clock(span.from)}</span> and <span class="figures">${follows ? "now" : clock(span.to)}</span></summary>
-    ${open && html`<${TwinTable} span=${span} given=${given} follows=${follows} />`}
+    ${open && html`<${TwinTable} span=${span} given=${given} follows=${follows} cpu=${cpu} />`}
   </details>`;
 }
 
-/** @param {{span: {from: number, to: number}, given: Record<string, string>, follows: boolean}} props */
-function TwinTable({ span, given, follows }) {
+/** @param {{span: {from: number, to: number}, given: Record<string, string>, follows: boolean, cpu: boolean}} props */
+function TwinTable({ span, given, follows, cpu }) {
   const long = span.to - span.from;
   const step = Math.max(1_000, long / 20);
   const [bounds, setBounds] = useState({ from: 0, to: /** @type {number | undefined} */ (undefined) });
@@ -156,8 +171,8 @@ function TwinTable({ span, given, follows }) {
     const timer = setTimeout(() => setBounds(wanted), 150);
     return () => clearTimeout(timer);
   }, [wanted.from, wanted.to]);
-  const data = useRows("grants", bounds, ["node_name", "label", "name", "state", "share", "from_ms", "to_ms", "pid"]);
-  return html`<${Table} label="Holdings of devices" data=${data} columns=${TWIN} picked=${given.pick?.replace(/^grant:/, "")}
-    onPick=${(/** @type {any} */ row) => change({ pick: `grant:${row.key}` }, true)} empty=${html`<${Empty} title="Nobody held a device in this span" />`} />`;
+  const data = useRows("grants", bounds, ["node_name", "label", "name", "state", "share", "amount", "from_ms", "to_ms", "pid"]);
+  return html`<${Table} label=${cpu ? "Holdings of CPUs" : "Holdings of devices"} data=${data} columns=${cpu ? CPU_TWIN : TWIN} picked=${given.pick?.replace(/^grant:/, "")}
+    onPick=${(/** @type {any} */ row) => change({ pick: pickOf(row.key) }, true)} empty=${html`<${Empty} title=${cpu ? "Nobody held a CPU in this span" : "Nobody held a device in this span"} />`} />`;
 }
 

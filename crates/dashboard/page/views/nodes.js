@@ -3,9 +3,9 @@
  * @module
  */
 import { html } from "../vendor/preact.js";
-import { bytes, number, percent } from "../format.js";
+import { bytes, number, percent, span } from "../format.js";
 import { change } from "../place.js";
-import { Badge, Choice, Empty, Head, Meter, Search } from "../parts.js";
+import { Badge, Choice, Empty, Head, Meter, Moment, Search } from "../parts.js";
 import { Table, useRows } from "../table.js";
 import { NodeMap } from "./map.js";
 import { Cells } from "./cells.js";
@@ -61,13 +61,28 @@ const NETWORK = {
   show: (/** @type {any} */ row) => ([row.received, row.sent].every((value) => value === null || value === undefined) ? "" : `${rate(row.received)}, ${rate(row.sent)}`),
 };
 
-const ASKED = ["name", "address", "hostname", "state", "head", "resources", "available", "devices", "store_used", "store_size", "draining", "death", "cpu_busy", "cpu_count", "memory_used", "memory_size",
-  "disk_used", "disk_size", "received", "sent", "version", "silent"];
+/** What is less may be the time that a measurement takes to be heard. */
+const CLOCK_MS = 2_000;
+
+/** How far a node's clock differs from that of the page's server. @param {number | null | undefined} ahead in ms */
+export function clockText(ahead) {
+  if (ahead === null || ahead === undefined) return "";
+  return Math.abs(ahead) < CLOCK_MS ? `within ${CLOCK_MS / 1_000} s` : `${span(Math.abs(ahead))} ${ahead > 0 ? "ahead" : "behind"}`;
+}
+
+const CLOCK = {
+  key: "clock_ms", title: "Clock", minor: true, order: (/** @type {any} */ row) => Math.abs(row.clock_ms ?? 0),
+  show: (/** @type {any} */ row) => (Math.abs(row.clock_ms ?? 0) < CLOCK_MS ? clockText(row.clock_ms) : html`<span class="bad-word">${clockText(row.clock_ms)}</span>`),
+};
+
+const ASKED = ["name", "address", "hostname", "state", "head", "resources", "available", "devices", "store_used", "store_size", "draining", "drain_deadline_ms", "death", "cpu_busy", "cpu_count", "memory_used", "memory_size",
+  "disk_used", "disk_size", "received", "sent", "version", "silent", "clock_ms"];
 
 /** @param {{given: Record<string, string>}} props */
 export function Nodes({ given }) {
   const data = useRows("nodes", { search: given.search, ...(given.state === "silent" ? { silent: true } : { state: given.state }) }, ASKED);
   const hasDevices = data.rows.some((row) => row.devices?.length > 0);
+  const hasDeadlines = data.rows.some((row) => row.drain_deadline_ms);
   const columns = [
     { key: "name", title: "Node", show: (/** @type {any} */ row) => html`<b>${row.name || row.hostname}</b>${row.head && html` <span class="soft">head</span>`}` },
     { key: "state", title: "State", show: (/** @type {any} */ row) => html`<${Badge} state=${row.state} />${row.silent && html` <span class="bad-word">silent</span>`}` },
@@ -78,6 +93,8 @@ export function Nodes({ given }) {
       show: (/** @type {any} */ row) => html`<${Cells} devices=${row.devices} />`,
     }] : []),
     inUse("store", "Object store", true), inUse("disk", "Disk", true), NETWORK,
+    CLOCK,
+    ...(hasDeadlines ? [{ key: "drain_deadline_ms", title: "Drained by", numeric: true, show: (/** @type {any} */ row) => (row.drain_deadline_ms ? html`<${Moment} at=${row.drain_deadline_ms} />` : "") }] : []),
     { key: "version", title: "Version", minor: true, show: (/** @type {any} */ row) => row.version ?? "" },
     { key: "draining", title: "Remarks", grow: true, minor: true, show: (/** @type {any} */ row) => row.draining || row.death || "–" },
   ];

@@ -8,6 +8,7 @@ import { now, useAnswer } from "../cluster.js";
 import { amount, amounts, bytes, number, percent, short, span } from "../format.js";
 import { change, link } from "../place.js";
 import { Badge, Facts, Id, Moment, Sheet, Trouble } from "../parts.js";
+import { ActorActs, DeviceActs, GrantActs, NodeActs, TaskActs } from "./acts.js";
 import { Chart } from "./chart.js";
 import { Verdicts } from "./explanation.js";
 import { WorkerLog } from "./log.js";
@@ -64,7 +65,8 @@ function times(row) {
 /** @param {{row: any}} given */
 function Task({ row }) {
   const waits = /^PENDING_NODE|^PENDING_ARGS/.test(row.state);
-  return html`<${Facts} rows=${[["State", html`<${Badge} state=${row.state} />`], ["Function", row.function], ["Kind", row.type?.toLowerCase().replaceAll("_", " ")], ["Attempt", row.attempt > 0 ? row.attempt + 1 : ""],
+  return html`<${TaskActs} row=${row} />
+    <${Facts} rows=${[["State", html`<${Badge} state=${row.state} />`], ["Function", row.function], ["Kind", row.type?.toLowerCase().replaceAll("_", " ")], ["Attempt", row.attempt > 0 ? row.attempt + 1 : ""],
       ["Needs", amounts(row.resources)], ...times(row), ...common(row), ["Actor", row.actor_id && html`<${Id} id=${row.actor_id} href=${link("actors", { pick: `actor:${row.actor_id}` })} />`],
       ["Called by", row.parent_task_id && html`<${Id} id=${row.parent_task_id} href=${link("tasks", { pick: `task:${row.parent_task_id}:0` })} />`],
       ["Group", row.group && html`<${Id} id=${row.group} href=${link("groups", { pick: `group:${row.group}` })} />`], ["Id", html`<${Id} id=${row.task_id} />`]]} />
@@ -93,7 +95,8 @@ function TaskList({ title, given }) {
 
 /** @param {{row: any}} given */
 function Actor({ row }) {
-  return html`${row.cause && html`<p class=${row.state === "DEAD" ? "trouble" : "why"}>${row.cause}</p>`}
+  return html`<${ActorActs} row=${row} />
+    ${row.cause && html`<p class=${row.state === "DEAD" ? "trouble" : "why"}>${row.cause}</p>`}
     <${Facts} rows=${[["State", html`<${Badge} state=${row.state} />`], ["Class", row.class], ["Name", row.name], ["Namespace", row.namespace], ["Holds", amounts(row.resources)], ["Restarts", number(row.restarts)],
       ["Outlives its job", row.detached ? "yes" : ""], ...common(row), ["Group", row.group && html`<${Id} id=${row.group} href=${link("groups", { pick: `group:${row.group}` })} />`], ["Id", html`<${Id} id=${row.key} />`]]} />
     ${["WAITING", "RESTARTING"].includes(row.state) && html`<${Why} id=${row.key} />`}
@@ -105,16 +108,20 @@ function Actor({ row }) {
 /** @param {{row: any}} given */
 function Grant({ row }) {
   const long = (row.to_ms ?? now()) - row.from_ms;
-  return html`${row.reason && html`<p class="trouble">${row.reason}</p>`}
+  return html`<${GrantActs} row=${row} />
+    ${row.reason && html`<p class="trouble">${row.reason}</p>`}
     <${Facts} rows=${[["State", html`<${Badge} state=${row.state} />`], ["Device", html`<a href=${link("devices", { pick: `device:${row.device}` })}>${row.label}</a>`], ["Share", `${Math.round(row.share * 100)} %`],
       ["From", html`<${Moment} at=${row.from_ms} />`], ["Till", row.to_ms ? html`<${Moment} at=${row.to_ms} />` : "now"], ["For", span(long)], ...common(row),
       ["Actor", row.actor_id && html`<${Id} id=${row.actor_id} href=${link("actors", { pick: `actor:${row.actor_id}` })} />`], ["Group", row.group && html`<${Id} id=${row.group} href=${link("groups", { pick: `group:${row.group}` })} />`]]} />
+    ${row.worker_id && html`<${Profile} of=${{ worker_id: row.worker_id }} runs=${row.to_ms === null && row.state === "held"} />`}
+    ${row.worker_id && html`<${WorkerLog} of=${{ worker_id: row.worker_id, node_id: row.node_id }} />`}
     ${row.worker_id && html`<${TaskList} title="Tasks of this process" given=${{ worker_id: row.worker_id }} />`}`;
 }
 
 /** @param {{row: any}} given */
 function Device({ row }) {
-  return html`${row.reason && html`<p class="trouble">${row.reason}</p>`}
+  return html`<${DeviceActs} row=${row} />
+    ${row.reason && html`<p class="trouble">${row.reason}</p>`}
     ${(row.notes ?? []).map((/** @type {string} */ text) => html`<p class="note">${text}</p>`)}${(row.violations ?? []).map((/** @type {string} */ text) => html`<p class="trouble">${text}</p>`)}
     <${Facts} rows=${[["State", html`<${Badge} state=${row.state} />`], ["Held", percent(row.held, 1)], ["Busy", row.busy === null || row.busy === undefined ? "" : percent(row.busy, 1)],
       ["Memory", row.memory_size ? `${bytes(row.memory_used)} of ${bytes(row.memory_size)}` : ""], ["Id", row.id], ...common(row)]} />
@@ -168,8 +175,10 @@ function Node({ row }) {
   const told = useAnswer(`series${query({ of: "node", node: row.key })}`, ["series"], 5_000);
   const charts = useMemo(() => CHARTS.map(([title, unit, names]) => ({ title, unit, series: linesOf(told.answer, names) })), [told.answer]);
   const names = Object.keys(row.resources ?? {}).filter((name) => !name.startsWith("node:"));
-  return html`${row.silent && html`<p class="why">It has measured nothing new for longer than it should.</p>`}${row.draining && html`<p class="why">${row.draining}</p>`}${row.death && html`<p class="trouble">${row.death}</p>`}
+  return html`<${NodeActs} row=${row} />
+    ${row.silent && html`<p class="why">It has measured nothing new for longer than it should.</p>`}${row.draining && html`<p class="why">${row.draining}</p>`}${row.death && html`<p class="trouble">${row.death}</p>`}
     <${Facts} rows=${[["State", html`<${Badge} state=${row.state} />`], ["Address", row.address], ["Host", row.hostname], ["Head", row.head ? "yes" : ""], ["Began", html`<${Moment} at=${row.started_ms} />`], ["Ended", row.ended_ms ? html`<${Moment} at=${row.ended_ms} />` : ""],
+      ["Ends at the latest", row.drain_deadline_ms ? html`<${Moment} at=${row.drain_deadline_ms} />` : ""],
       ...names.map((name) => /** @type {[string, any]} */ ([name, `${amount(name, row.resources[name] - (row.available?.[name] ?? 0))} of ${amount(name, row.resources[name])}`])),
       ["CPU in use", row.cpu_count ? `${percent(row.cpu_busy, 1)} of ${number(row.cpu_count)}` : ""], ["Memory in use", row.memory_size ? `${bytes(row.memory_used)} of ${bytes(row.memory_size)}` : ""],
       ["Object store", row.store_size ? `${bytes(row.store_used)} of ${bytes(row.store_size)}` : bytes(row.store_used)], ["Disk", row.disk_size ? `${bytes(row.disk_used)} of ${bytes(row.disk_size)}` : ""], ["Version", row.version], ["Id", html`<${Id} id=${row.key} />`]]} />

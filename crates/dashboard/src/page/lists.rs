@@ -1,5 +1,6 @@
 //! Rows of the lists, from what the head says and what is kept (pure).
 
+use super::cpus::CpuHolder;
 use super::holdings::{Device, DeviceKey, Stretch, Use, WHOLE};
 use super::machines::machine_cells;
 use super::rows::{MadeRow, Row};
@@ -55,16 +56,23 @@ pub(crate) fn nodes(tables: &Tables) -> Vec<Row> {
         let told = json!({
             "name": name(node), "address": node.address, "hostname": node.hostname, "state": node_state(node), "head": node.head,
             "labels": node.labels, "resources": node.resources, "available": node.available, "death": node.death,
-            "draining": node.draining.as_ref().map(|draining| &draining.words), "store_used": node.store_used,
+            "draining": node.draining.as_ref().map(|draining| &draining.words), "drain_deadline_ms": deadline_ms(node, tables.until_ms),
+            "store_used": node.store_used,
             "devices": small(of_nodes.get(&node.node_id).map_or(&[], Vec::as_slice)), "started_ms": life.started_ms, "ended_ms": life.ended_ms,
             "node_id": node.node_id.to_string(), "store_size": (store > 0.0).then_some(store),
-            "version": tables.machines.version(node.node_id),
+            "version": tables.machines.version(node.node_id), "clock_ms": tables.machines.clock_ms(node.node_id).filter(|_| node.alive),
             "silent": node.alive && tables.machines.is_silent(node.node_id, tables.until_ms),
         });
         add(&mut cells, told);
         Row::new(u64::MAX - place as u64, node.node_id.to_string(), cells)
     };
     tables.state.nodes.iter().enumerate().map(row).collect()
+}
+
+/// When a node that is drained ends at the latest, to the second.
+fn deadline_ms(node: &NodeRow, now_ms: u64) -> Option<u64> {
+    let seconds = node.draining.as_ref()?.deadline_s?;
+    Some(now_ms.saturating_add((seconds.max(0.0) * 1_000.0) as u64).next_multiple_of(1_000))
 }
 
 /// Adds cells to others.
@@ -125,6 +133,26 @@ pub(crate) fn grant(key: &DeviceKey, one: &Stretch, names: &Names) -> Row {
         "group": text(one.holder.group),
     });
     Row::new(one.from_ms, one.number.to_string(), cells)
+}
+
+/// Who held CPUs between two moments, in the place of parts of devices.
+pub(crate) fn cpu_grants(tables: &Tables, holders: &[CpuHolder], (from_ms, to_ms): (u64, u64)) -> Vec<Row> {
+    let is_between = |one: &&CpuHolder| one.from_ms <= to_ms && one.to_ms.is_none_or(|to| to >= from_ms);
+    let whole = |node: NodeId| {
+        let row = tables.state.nodes.iter().find(|row| row.node_id == node);
+        row.map_or(0.0, |row| amount(&row.resources, "CPU"))
+    };
+    let row = |one: &CpuHolder| {
+        let (whole, holder) = (whole(one.node), &one.holder);
+        let cells = json!({
+            "device": one.node.to_string(), "label": "CPU", "node_id": one.node.to_string(), "node_name": tables.names.of(one.node),
+            "name": &*holder.name, "reason": null, "state": "held", "share": if whole > 0.0 { (one.cpus / whole).min(1.0) } else { 0.0 },
+            "amount": one.cpus, "from_ms": one.from_ms, "to_ms": one.to_ms, "pid": (holder.pid > 0).then_some(holder.pid),
+            "worker_id": text(holder.worker), "job_id": text(holder.job), "actor_id": text(holder.actor), "group": text(holder.group),
+        });
+        Row::new(one.from_ms, one.key.clone(), cells)
+    };
+    holders.iter().filter(is_between).map(row).collect()
 }
 
 /// What waits, longest first.
@@ -375,6 +403,19 @@ mod tests {
         let told: Vec<_> =
             rows.iter().map(|row| (row.cells["state"].as_str().unwrap_or_default(), row.key.as_str())).collect();
         assert_eq!((told, is_cut), (vec![("checking", "2")], false));
+    }
+
+    #[test]
+    fn a_node_that_is_drained_has_the_moment_at_which_it_ends() {
+        use oxiray_wire::state::DrainState;
+        let draining = |deadline_s| Some(DrainState { deadline_s, ..DrainState::default() });
+        let of = |draining| NodeRow { alive: true, draining, ..NodeRow::default() };
+        let mut tables = Tables::default();
+        let nodes = vec![of(draining(Some(89.7))), of(draining(None)), of(None)];
+        tables.look(ClusterState { nodes, ..ClusterState::default() }, 10_100);
+        let told: Vec<Option<u64>> =
+            super::nodes(&tables).iter().map(|row| row.cells["drain_deadline_ms"].as_u64()).collect();
+        assert_eq!(told, [Some(100_000), None, None]);
     }
 
     #[test]

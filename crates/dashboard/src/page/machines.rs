@@ -2,15 +2,21 @@
 //!
 //! - MACHINES-1: what is kept is what the living nodes told last. A node that tells nothing new keeps what it told, and is silent
 //!   after [`SILENT_MS`], by the clock of this program.
+//! - MACHINES-2: how far a node's clock differs is known up to how long a measurement takes to be heard. That is seldom the same: the
+//!   least of the last [`LAGS_MAX`] counts.
 
 use oxiray_ids::NodeId;
 use oxiray_wire::state::{Flow, MeasuredNode, NodeStatistics, WorkerRow, WorkerStatistics};
 use serde_json::{Value as Json, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// After how long without a new measurement a node is silent, in milliseconds. Daemons measure each 5 s, and what they told is asked for
 /// as often.
 const SILENT_MS: u64 = 15_000;
+
+/// Of how many measurements it is looked at how late they came, and of how many at least (MACHINES-2).
+const LAGS_MAX: usize = 12;
+const LAGS_MIN: usize = 3;
 
 /// What one node told, and when that was new.
 #[derive(Debug)]
@@ -18,6 +24,8 @@ struct Machine {
     version: String,
     statistics: Option<NodeStatistics>,
     news_ms: u64,
+    /// How much later than measured, by the node's clock, the last ones were heard, by the clock of this program.
+    lags: VecDeque<i64>,
 }
 
 impl Machine {
@@ -36,9 +44,18 @@ impl Machines {
         let there: BTreeSet<NodeId> = told.iter().map(|one| one.node_id).collect();
         self.0.retain(|node, _| there.contains(node));
         for MeasuredNode { node_id, statistics, version } in told {
-            let mut machine = Machine { version, statistics, news_ms: now_ms };
-            if let Some(known) = self.0.get(&node_id).filter(|known| known.measured_ms() == machine.measured_ms()) {
-                machine.news_ms = known.news_ms;
+            let known = self.0.remove(&node_id);
+            let mut machine = Machine { version, statistics, news_ms: now_ms, lags: VecDeque::new() };
+            let is_new = known.as_ref().is_none_or(|known| known.measured_ms() != machine.measured_ms());
+            if let Some(known) = known {
+                machine.news_ms = if is_new { now_ms } else { known.news_ms };
+                machine.lags = known.lags;
+            }
+            if let Some(measured_ms) = machine.measured_ms().filter(|_| is_new) {
+                let lag = i128::from(now_ms) - i128::from(measured_ms);
+                machine.lags.push_back(i64::try_from(lag).unwrap_or(if lag > 0 { i64::MAX } else { i64::MIN }));
+                let surplus = machine.lags.len().saturating_sub(LAGS_MAX);
+                machine.lags.drain(..surplus);
             }
             self.0.insert(node_id, machine);
         }
@@ -47,6 +64,12 @@ impl Machines {
     /// What a node told last.
     pub(crate) fn of(&self, node: NodeId) -> Option<&NodeStatistics> {
         self.0.get(&node)?.statistics.as_ref()
+    }
+
+    /// By how much a node's clock is ahead of that of this program, in milliseconds, as far as that is known (MACHINES-2).
+    pub(crate) fn clock_ms(&self, node: NodeId) -> Option<i64> {
+        let lags = &self.0.get(&node)?.lags;
+        lags.iter().min().filter(|_| lags.len() >= LAGS_MIN).map(|least| least.saturating_neg())
     }
 
     /// The version of a node's daemon, where it told.
@@ -153,6 +176,25 @@ mod tests {
         machines.hear(vec![told(2, 6)], 16_500);
         assert!(machines.of(one).is_none() && !machines.is_silent(one, 99_999), "it is gone");
         assert!(machines.is_silent(other, 30_001));
+    }
+
+    #[test]
+    fn how_far_a_clock_differs_is_the_least_lag_of_the_last_measurements() {
+        let mut machines = Machines::default();
+        let node = NodeId::new([1; 28]);
+        // Its clock is 30 s ahead; the second measurement took the shortest time to be heard.
+        for (measured_ms, now_ms) in [(130_000, 104_000), (135_000, 105_300), (135_000, 109_900), (140_000, 112_000)] {
+            assert_eq!(machines.clock_ms(node), None, "too few were heard");
+            machines.hear(vec![told(1, measured_ms)], now_ms);
+        }
+        assert_eq!(machines.clock_ms(node), Some(29_700));
+        // It was set right since.
+        for more in 0..LAGS_MAX as u64 {
+            machines.hear(vec![told(1, 200_000 + 5_000 * more)], 200_100 + 5_000 * more);
+        }
+        assert_eq!((machines.clock_ms(node), machines.0[&node].lags.len()), (Some(-100), LAGS_MAX));
+        machines.hear(vec![told(1, u64::MAX)], 0);
+        assert_eq!(machines.clock_ms(node), Some(i64::MAX));
     }
 
     #[test]

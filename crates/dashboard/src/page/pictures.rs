@@ -1,10 +1,11 @@
 //! The picture of devices over time, charts, and the cluster in short (pure).
 
+use super::cpus::{CpuHolder, stretches as stretches_of_cpus};
 use super::holdings::{Device, DeviceKey, Stretch, Use, WHOLE};
 use super::lists::node_state;
 use super::merging::{Bar, Part, Window, bars};
 use super::series::Point;
-use super::tables::{Measured, Shown, Tables, by_node, name};
+use super::tables::{Measured, Shown, Tables, amount, by_node, name};
 use oxiray_ids::NodeId;
 use oxiray_wire::state::{ActorPhase, GroupState, NodeRow};
 use serde_json::{Value as Json, json};
@@ -34,9 +35,12 @@ fn part(of: u32) -> f64 {
 }
 
 fn bar<'held>(bar: &Bar<'held>, legend: &mut Legend<'held>) -> Json {
-    let name = legend.number(bar.name);
-    let number = bar.number.map(|number| number.to_string());
-    json!([bar.from_ms, bar.to_ms, part(bar.offset), part(bar.share), bar.used as u8, name, bar.count, number])
+    keyed(bar, bar.number.map(|number| number.to_string()), legend.number(bar.name))
+}
+
+/// A bar with its key, and the number of its name.
+fn keyed(bar: &Bar<'_>, key: Option<String>, name: usize) -> Json {
+    json!([bar.from_ms, bar.to_ms, part(bar.offset), part(bar.share), bar.used as u8, name, bar.count, key])
 }
 
 /// Points within a window, no closer than a pixel.
@@ -79,6 +83,48 @@ pub(crate) fn holdings(tables: &Tables, window: Window, part: Part) -> Json {
     json!({
         "unit": if is_by_cpu { "CPU" } else { "device" }, "from": window.from_ms, "to": window.to_ms, "begun_ms": holdings.begun_ms(),
         "until_ms": holdings.until_ms(), "gaps": gaps, "names": legend.names, "nodes": nodes,
+    })
+}
+
+/// Who held how many CPUs of which node between two moments, for a cluster without devices: each node is one row, as high as it has
+/// CPUs. Nothing is known of the time before `begun_ms`.
+pub(crate) fn cpu_holdings(
+    tables: &Tables,
+    holders: &[CpuHolder],
+    begun_ms: u64,
+    (window, part): (Window, Part),
+) -> Json {
+    let nodes: Vec<&NodeRow> = tables.state.nodes.iter().filter(|node| node.alive).collect();
+    let of_part: BTreeMap<NodeId, Vec<Stretch>> = nodes
+        .iter()
+        .skip(part.first)
+        .take(part.count)
+        .map(|node| (node.node_id, stretches_of_cpus(holders, node.node_id, amount(&node.resources, "CPU"))))
+        .collect();
+    let window = part
+        .coarsened(window, |window| of_part.values().map(|all| bars(all.iter(), window, tables.until_ms).len()).sum());
+    let mut legend = Legend::default();
+    let row = |(place, node): (usize, &&NodeRow)| {
+        let cpus = amount(&node.resources, "CPU");
+        let told = of_part.get(&node.node_id).filter(|_| part.has(place)).map(|all| {
+            let bars = bars(all.iter(), window, tables.until_ms).into_iter().map(|one| {
+                let key = one.number.and_then(|place| holders.get(usize::try_from(place).ok()?));
+                keyed(&one, key.map(|holder| holder.key.clone()), legend.number(one.name))
+            });
+            let bars: Vec<Json> = bars.collect();
+            vec![json!({
+                "key": node.node_id.to_string(), "label": format!("{cpus} CPUs"), "state": "held", "reason": null, "bars": bars,
+                "use": [], "cores": cpus,
+            })]
+        });
+        let mut row = row_of_node(node, (1, 0), told);
+        row["cores"] = cpus.into();
+        row
+    };
+    let told: Vec<Json> = nodes.iter().enumerate().map(row).collect();
+    json!({
+        "unit": "CPU", "from": window.from_ms, "to": window.to_ms, "begun_ms": begun_ms, "until_ms": tables.until_ms, "gaps": [],
+        "names": legend.names, "nodes": told,
     })
 }
 
@@ -217,10 +263,16 @@ pub(crate) fn node_chart(tables: &Tables, node: NodeId) -> Json {
     chart(lines.filter(|(_, points)| points.iter().any(|(_, value)| value.is_some())).collect())
 }
 
-/// What a training run reported, over time.
+/// What a training run reported, over time and by the number of the report, and which reports' checkpoints were kept when.
 pub(crate) fn run_chart(tables: &Tables, key: &str) -> Json {
     let lines = tables.runs.lines(key).take(LINES_MAX);
-    chart(lines.map(|(name, points)| (name, points.into_iter().map(|(at, value, _)| (at, value)).collect())).collect())
+    let lines = lines.map(|(name, points)| (name, points.into_iter().map(|(at, value, _)| (at, value)).collect()));
+    let mut told = chart(lines.collect());
+    let of_time: BTreeMap<u64, Option<f32>> = tables.runs.reports(key).map(|(at, number, _)| (at, number)).collect();
+    let times = told["times"].as_array().into_iter().flatten().filter_map(Json::as_u64);
+    told["reports"] = times.map(|at| json!(of_time.get(&at).copied().flatten())).collect();
+    told["checkpoints"] = tables.runs.checkpoints(key).map(|(at, number, _)| json!([at, number])).collect();
+    told
 }
 
 /// The bytes in the nodes' object stores; those of the fullest where there are many.
@@ -295,6 +347,33 @@ mod tests {
     }
 
     #[test]
+    fn who_holds_cpus_is_a_bar_with_a_key_as_high_as_its_part() {
+        let mut tables = Tables::default();
+        look(&mut tables, 4.0, 20_000);
+        let holder = |key: &str, cpus, to_ms| CpuHolder {
+            key: key.into(),
+            node: NodeId::new([1; 28]),
+            cpus,
+            from_ms: 10_000,
+            to_ms,
+            holder: super::super::holdings::Holder { name: key.into(), ..Default::default() },
+        };
+        let holders = [holder("task:a:0", 1.0, Some(15_000)), holder("actor:b", 2.0, None)];
+        let window = Window { from_ms: 0, to_ms: 50_000, pixels: 100 };
+        let told = cpu_holdings(&tables, &holders, 5_000, (window, Part::WHOLE));
+        let device = &told["nodes"][0]["devices"][0];
+        let expected =
+            json!([[10_000, 15_000, 0.0, 0.25, 0, 0, 1, "task:a:0"], [10_000, null, 0.25, 0.5, 0, 1, 1, "actor:b"]]);
+        assert_eq!((&device["bars"], &device["label"], &device["cores"]), (&expected, &json!("4 CPUs"), &json!(4.0)));
+        assert_eq!(
+            (&told["unit"], &told["begun_ms"], &told["until_ms"]),
+            (&json!("CPU"), &json!(5_000), &json!(20_000))
+        );
+        let none = cpu_holdings(&tables, &holders, 5_000, (window, Part::of(1, 1)));
+        assert_eq!((&none["nodes"][0]["devices"], &none["nodes"][0]["cores"]), (&Json::Null, &json!(4.0)));
+    }
+
+    #[test]
     fn a_picture_has_bars_with_names_shares_and_keys() {
         let mut tables = Tables::default();
         tables.record(&ChronicleBatch::default(), 10_000);
@@ -355,6 +434,24 @@ mod tests {
         assert!((3_000..=12_000).contains(&points), "{points}");
         assert_eq!(devices[0]["use"][1].as_array().map(|point| &point[1..]), Some(&[json!(0.33), json!(0.333)][..]));
         assert!(told.to_string().len() < 600_000);
+    }
+
+    #[test]
+    fn a_runs_chart_has_the_number_of_each_report_and_the_checkpoints() {
+        let entry = |at_ms, text: &str| ChronicleEntry {
+            number: at_ms,
+            at_ms,
+            event: ChronicleEvent::TrainReported,
+            name: "run".into(),
+            text: text.into(),
+            ..ChronicleEntry::default()
+        };
+        let entries = vec![entry(1, "loss=2,report=0"), entry(2, "loss=1,report=4,(checkpoint)=3")];
+        let mut tables = Tables::default();
+        tables.record(&ChronicleBatch { entries, ..ChronicleBatch::default() }, 9);
+        let told = run_chart(&tables, ":run");
+        assert_eq!(told["lines"], json!([{"name": "loss", "values": [2.0, 1.0]}]));
+        assert_eq!((&told["reports"], &told["checkpoints"]), (&json!([0.0, 4.0]), &json!([[2, 3.0]])));
     }
 
     #[test]

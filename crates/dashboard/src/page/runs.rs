@@ -13,8 +13,9 @@ use std::collections::BTreeMap;
 const RUNS_MAX: usize = 256;
 /// How many numbers a run has.
 const NUMBERS_MAX: usize = 16;
-/// The number that counts reports.
+/// The number that counts reports, and the number of the last report whose checkpoint is kept.
 const REPORTS: &str = "report";
+const CHECKPOINT: &str = "(checkpoint)";
 
 /// A run.
 #[derive(Debug, Default)]
@@ -37,6 +38,11 @@ pub(crate) struct Runs {
 fn numbers(text: &str) -> impl Iterator<Item = (&str, f64)> {
     let pairs = text.split(',').filter_map(|pair| pair.rsplit_once('='));
     pairs.filter_map(|(name, number)| Some((name, number.parse().ok().filter(|number: &f64| number.is_finite())?)))
+}
+
+/// Whether a run reports it itself.
+fn is_own(name: &str) -> bool {
+    name != REPORTS && name != CHECKPOINT
 }
 
 impl Runs {
@@ -73,11 +79,11 @@ impl Runs {
     /// The runs as rows, those that reported last first.
     pub(crate) fn rows(&self) -> Vec<Row> {
         let row = |(key, run): (&String, &TrainRun)| {
-            let numbers = run.last.iter().filter(|(name, _)| *name != REPORTS);
+            let numbers = run.last.iter().filter(|(name, _)| is_own(name));
             let numbers: Map<String, Json> = numbers.map(|(name, number)| (name.clone(), (*number).into())).collect();
             let cells = json!({
                 "name": run.name, "job_id": run.job, "started_ms": run.started_ms, "reported_ms": run.reported_ms,
-                "reports": run.last.get(REPORTS), "numbers": numbers,
+                "reports": run.last.get(REPORTS), "checkpoint": run.last.get(CHECKPOINT), "numbers": numbers,
             });
             Row::new(run.reported_ms, key.clone(), cells)
         };
@@ -86,8 +92,22 @@ impl Runs {
 
     /// The numbers of a run over time, by their names.
     pub(crate) fn lines(&self, key: &str) -> impl Iterator<Item = (String, Vec<Point>)> {
-        let names = self.runs.get(key).into_iter().flat_map(|run| run.last.keys()).filter(|name| *name != REPORTS);
-        names.map(move |name| (name.clone(), self.points.of(&(key.to_owned(), name.clone())).collect()))
+        let names = self.runs.get(key).into_iter().flat_map(|run| run.last.keys()).filter(|name| is_own(name));
+        names.map(move |name| (name.clone(), self.points_of(key, name).collect()))
+    }
+
+    /// When how many reports there were.
+    pub(crate) fn reports(&self, key: &str) -> impl Iterator<Item = Point> {
+        self.points_of(key, REPORTS)
+    }
+
+    /// When which report's checkpoint was kept.
+    pub(crate) fn checkpoints(&self, key: &str) -> impl Iterator<Item = Point> {
+        self.points_of(key, CHECKPOINT)
+    }
+
+    fn points_of(&self, key: &str, name: &str) -> impl Iterator<Item = Point> + use<> {
+        self.points.of(&(key.to_owned(), name.to_owned())).collect::<Vec<_>>().into_iter()
     }
 }
 
@@ -105,13 +125,18 @@ mod tests {
     fn a_run_has_its_last_numbers_and_a_line_of_each() {
         let mut runs = Runs::default();
         runs.apply(&entry(1_000, "a", "report=0,loss=2.5,note=x"));
-        runs.apply(&entry(6_000, "a", "report=9,loss=0.5"));
+        runs.apply(&entry(6_000, "a", "report=9,loss=0.5,(checkpoint)=7"));
         runs.apply(&entry(3_000, "b", "accuracy=0.9"));
         let rows = runs.rows();
         assert_eq!(rows.iter().map(|row| row.key.as_str()).collect::<Vec<_>>(), ["01000000:a", "01000000:b"]);
         assert_eq!((&rows[0].cells["reports"], &rows[0].cells["numbers"]), (&json!(9.0), &json!({"loss": 0.5})));
         let lines: Vec<_> = runs.lines("01000000:a").collect();
         assert_eq!(lines, [("loss".to_owned(), vec![(1_000, Some(2.5), None), (6_000, Some(0.5), None)])]);
+        assert_eq!((&rows[0].cells["checkpoint"], &rows[1].cells["checkpoint"]), (&json!(7.0), &Json::Null));
+        let at =
+            |points: &mut dyn Iterator<Item = Point>| -> Vec<_> { points.map(|point| (point.0, point.1)).collect() };
+        assert_eq!(at(&mut runs.reports("01000000:a")), [(1_000, Some(0.0)), (6_000, Some(9.0))]);
+        assert_eq!(at(&mut runs.checkpoints("01000000:a")), [(6_000, Some(7.0))]);
         assert_eq!(runs.lines("none").count(), 0);
     }
 

@@ -1,5 +1,6 @@
 //! All that is kept for the page (pure).
 
+use super::cpus::CpuActors;
 use super::events::Events;
 use super::holdings::{Device, DeviceKey, Holdings, Use, WHOLE};
 use super::machines::{Machines, in_use};
@@ -70,6 +71,17 @@ impl Names {
     }
 }
 
+/// What was heard of the chronicle.
+#[derive(Debug, Default)]
+struct Heard {
+    cursor: Option<ChronicleCursor>,
+    last_number: u64,
+    /// How many heads were heard before this one: the numbers of each begin anew.
+    heads: u64,
+    /// Whether nothing of the chronicle is missing up to now.
+    is_recording: bool,
+}
+
 /// The tables.
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
@@ -89,12 +101,9 @@ pub(crate) struct Tables {
     pub(crate) names: Names,
     /// How their machines are.
     pub(crate) machines: Machines,
-    cursor: Option<ChronicleCursor>,
-    last_number: u64,
-    /// How many heads were heard before this one: the numbers of each begin anew.
-    heads: u64,
-    /// Whether nothing of the chronicle is missing up to now.
-    is_recording: bool,
+    /// Which actors have CPUs.
+    pub(crate) cpu_actors: CpuActors,
+    heard: Heard,
     point_ms: u64,
     sequence: u64,
     changed: BTreeMap<&'static str, u64>,
@@ -108,7 +117,7 @@ impl Tables {
 
     /// Up to where the chronicle is known.
     pub(crate) fn cursor(&self) -> Option<ChronicleCursor> {
-        self.cursor
+        self.heard.cursor
     }
 
     /// What changed since.
@@ -127,34 +136,34 @@ impl Tables {
 
     /// What happened since the last batch.
     pub(crate) fn record(&mut self, batch: &ChronicleBatch, now_ms: u64) {
-        let is_other_head = match (self.cursor, batch.cursor) {
+        let is_other_head = match (self.heard.cursor, batch.cursor) {
             (Some(before), Some(now)) => before.origin != now.origin,
             _ => false,
         };
         if is_other_head {
-            self.heads += 1;
+            self.heard.heads += 1;
         }
-        let before = self.heads << HEAD_BITS;
+        let before = self.heard.heads << HEAD_BITS;
         if batch.is_fresh || batch.gap.is_some() || is_other_head {
             self.holdings.begin_anew(now_ms);
         }
         let is_first = self.holdings.until_ms() == 0;
         for entry in &batch.entries {
             // What still holds of what the head has forgotten else comes first, with numbers missing in between.
-            if is_first && (self.last_number == 0 || entry.number != self.last_number + 1) {
+            if is_first && (self.heard.last_number == 0 || entry.number != self.heard.last_number + 1) {
                 self.holdings.begin_at(entry.at_ms);
             }
-            self.last_number = entry.number;
+            self.heard.last_number = entry.number;
             let entry = ChronicleEntry { number: before + entry.number, ..entry.clone() };
             self.holdings.apply(&entry);
             self.runs.apply(&entry);
             self.events.keep(entry);
         }
-        self.is_recording = !batch.has_more;
-        if self.is_recording {
+        self.heard.is_recording = !batch.has_more;
+        if self.heard.is_recording {
             self.holdings.know_until(now_ms);
         }
-        self.cursor = batch.cursor.or(self.cursor);
+        self.heard.cursor = batch.cursor.or(self.heard.cursor);
         if !batch.entries.is_empty() || batch.is_fresh {
             let of_entries = batch.entries.iter().map(|entry| list_of(entry.event.kind()));
             let of_devices = ["holdings", "grants", "devices", "events", "overview"];
@@ -169,7 +178,7 @@ impl Tables {
 
     /// The chronicle is not heard: what is held from here on is not known.
     pub(crate) fn stop_recording(&mut self) {
-        self.is_recording = false;
+        self.heard.is_recording = false;
     }
 
     /// Whether points are to be added to the series at the next look.
@@ -183,6 +192,12 @@ impl Tables {
         self.change(["nodes", "workers"]);
     }
 
+    /// When the head began, where it says so, and else when it was heard first.
+    pub(crate) fn begun_ms(&self) -> u64 {
+        let head = self.state.nodes.iter().find(|node| node.head).and_then(|node| node.lifetime);
+        head.map(|life| life.started_ms).filter(|began| *began > 0).unwrap_or_else(|| self.holdings.begun_ms())
+    }
+
     /// How many living nodes tell nothing new, though they should.
     pub(crate) fn silent(&self) -> usize {
         let living = self.state.nodes.iter().filter(|node| node.alive);
@@ -193,9 +208,10 @@ impl Tables {
     pub(crate) fn look(&mut self, state: ClusterState, now_ms: u64) {
         self.names = Names::of_nodes(&state.nodes);
         self.until_ms = now_ms;
-        if self.is_recording {
+        if self.heard.is_recording {
             self.holdings.know_until(now_ms);
         }
+        self.cpu_actors.look(&state, now_ms);
         let has_point = self.has_point(now_ms);
         if has_point {
             self.point_ms = now_ms;

@@ -6,7 +6,7 @@ use super::merging::{Part, Window};
 use super::replies::reply;
 use super::rows::{Asked, Row, listed, listed_unread};
 use super::tables::Tables as PageTables;
-use super::{counts, lists, pictures};
+use super::{counts, cpus, lists, pictures};
 use crate::answer::{Answer, json, pieces, text, unanswered};
 use crate::page_api::body;
 use crate::routes::{Request, Route, Site, route};
@@ -16,7 +16,7 @@ use oxiray_ids::{JobId, NodeId};
 use oxiray_network::porch::Right;
 use oxiray_visitor::{VisitError, json as state_json};
 use oxiray_wire::message::{StateFilter, StateQuery, StateReport, SubmissionAction, SubmissionAsked};
-use oxiray_wire::state::{AttemptCount, Severity, StateKind, Tables};
+use oxiray_wire::state::{AttemptCount, Severity, StateKind, Tables, TaskRow};
 use serde_json::{Value as Json, json};
 use std::rc::Rc;
 use std::time::Duration;
@@ -97,10 +97,46 @@ pub(crate) fn part(request: &Request) -> Result<Part, String> {
 }
 
 async fn holdings(site: Rc<Site>, request: Request) -> Answer {
-    match window(&request, now_ms()).and_then(|window| Ok((window, part(&request)?))) {
-        Ok((window, part)) => reply(&request, &site.page.read(|tables| pictures::holdings(tables, window, part))),
-        Err(said) => wrong(said),
+    let (window, part) = match window(&request, now_ms()).and_then(|window| Ok((window, part(&request)?))) {
+        Ok(asked) => asked,
+        Err(said) => return wrong(said),
+    };
+    if site.page.read(|tables| !tables.devices().is_empty()) {
+        return reply(&request, &site.page.read(|tables| pictures::holdings(tables, window, part)));
     }
+    match all_tasks(&site).await {
+        Ok(report) => reply(
+            &request,
+            &site.page.read(|tables| {
+                let tasks = tasks_of(&report);
+                let holders = cpus::holders(tasks, &tables.cpu_actors);
+                pictures::cpu_holdings(tables, &holders, cpus::begun_ms(tasks, tables.begun_ms()), (window, part))
+            }),
+        ),
+        Err(error) => unanswered(&error),
+    }
+}
+
+/// All tasks that are known, as the list of them that is not narrowed has them.
+async fn all_tasks(site: &Site) -> Result<Rc<StateReport>, VisitError> {
+    let asked = state_query(StateKind::Tasks, &Asked::default(), &[]);
+    site.page.list(&site.daemon, asked, COLLECTED_AGE).await
+}
+
+fn tasks_of(report: &StateReport) -> &[TaskRow] {
+    report.tables.as_ref().map_or(&[], |tables| &tables.tasks)
+}
+
+/// Who held parts of devices; or CPUs, where there are no devices.
+async fn grants(site: &Site, asked: &mut Asked) -> Result<(Vec<Row>, Option<String>), Answer> {
+    if site.page.read(|tables| !tables.devices().is_empty()) {
+        return site.page.read(|tables| grant_rows(tables, asked)).map_err(wrong);
+    }
+    let span = span(asked).map_err(wrong)?;
+    let report = all_tasks(site).await.map_err(|error| unanswered(&error))?;
+    let holders =
+        |tables: &PageTables| lists::cpu_grants(tables, &cpus::holders(tasks_of(&report), &tables.cpu_actors), span);
+    Ok((site.page.read(holders), note_of(&report)))
 }
 
 async fn series(site: Rc<Site>, request: Request) -> Answer {
@@ -214,9 +250,9 @@ async fn rows(site: Rc<Site>, request: Request) -> Answer {
             Ok(told) => (told, None),
             Err(said) => return wrong(said),
         },
-        "grants" => match site.page.read(|tables| grant_rows(tables, &mut asked)) {
+        "grants" => match grants(&site, &mut asked).await {
             Ok(told) => told,
-            Err(said) => return wrong(said),
+            Err(answer) => return answer,
         },
         "tasks" | "objects" | "actors" | "placement_groups" | "jobs" | "workers" => {
             return match state_list(&site, list, &asked).await {
@@ -361,7 +397,7 @@ fn order(action: SubmissionAction, id: String) -> SubmissionAsked {
 }
 
 /// What the head says against an order.
-fn failed(error: &VisitError) -> Answer {
+pub(crate) fn failed(error: &VisitError) -> Answer {
     match error {
         VisitError::Failed(failure) => text(StatusCode::CONFLICT, failure.text.clone()),
         other => unanswered(other),
