@@ -115,6 +115,8 @@ RANKS = """[
 def test_ranks_of_a_run_are_groups_that_came_after_each_other(called: Any) -> None:
     groups = called("views/ranks.js", f"m.groupsOf({RANKS}, 'a').map((group) => [m.stateOf(group), group.map((rank) => rank.key), m.culprit(group)?.key ?? null])")
     assert groups == [["FAILED", ["a0", "a1"], "a1"], ["RUNNING", ["b0", "b1", "b10"], None]]
+    killed = "{rank: 0, state: 'FAILED', ended_ms: 1, message: 'The actor is dead because it was killed by `ray.kill`.'}"
+    assert called("views/ranks.js", f"m.culprit([{killed}])") is None, "the run ended it, for another"
     told = called("views/ranks.js", "m.alike([{rank: 2, text: 'wait'}, {rank: 1, text: 'load'}, {rank: 0, text: 'wait'}])")
     assert told == [{"ranks": [1], "text": "load"}, {"ranks": [0, 2], "text": "wait"}]
 

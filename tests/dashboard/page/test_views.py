@@ -76,6 +76,11 @@ def test_sheets_can_be_read_by_everybody(opened: Opened, scheme: str) -> None:
     page.get_by_role("row", name="evaluate").first.click()
     page.get_by_text("What each node says").wait_for()
     assert findings(page) == []
+    page.evaluate("location.hash = '#/nodes'")
+    page.get_by_role("table", name="Nodes").get_by_role("row").nth(1).click()
+    page.get_by_role("button", name="Drain", exact=True).first.click()
+    page.get_by_role("dialog").get_by_role("spinbutton").wait_for()
+    assert findings(page) == []
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])

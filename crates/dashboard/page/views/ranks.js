@@ -54,9 +54,12 @@ export function stateOf(group) {
   return group.some((rank) => rank.state === "RUNNING") ? "RUNNING" : "PENDING";
 }
 
-/** The rank that failed first: the others lose their peer. @param {Rank[]} group */
+/** What ranks say whose group the run ended: not why it did. */
+const ENDED = /killed by `ray\.kill`/;
+
+/** The rank that failed first: the others lose their peer, and are ended then. @param {Rank[]} group */
 export function culprit(group) {
-  const failed = group.filter((rank) => rank.state === "FAILED");
+  const failed = group.filter((rank) => rank.state === "FAILED" && !ENDED.test(rank.message ?? ""));
   return failed.reduce((/** @type {Rank | null} */ first, rank) => (first === null || rank.ended_ms < first.ended_ms ? rank : first), null);
 }
 
@@ -104,7 +107,7 @@ function Restarts({ groups }) {
     const first = culprit(group);
     const ended = Math.max(...group.map((rank) => rank.ended_ms));
     return html`<li key=${group[0].key}>${ended ? html`<${Moment} at=${ended} />` : ""} group ${place + 1} of ${group.length} ${group.length === 1 ? "rank" : "ranks"}:
-      ${first ? html` <a href=${link("tasks", { pick: `task:${first.key}` })}>rank ${first.rank}</a> ${reason(first)}` : " it made room for another size"}</li>`;
+      ${first ? html` <a href=${link("tasks", { pick: `task:${first.key}` })}>rank ${first.rank}</a> ${reason(first)}` : " the run ended it; its output says why"}</li>`;
   };
   return html`<section><h3>Restarts <span class="count">${groups.length - 1}</span></h3><ul class="lines">${groups.slice(0, -1).map(line).reverse()}</ul></section>`;
 }

@@ -167,8 +167,8 @@ mod tests {
     /// One of no actor.
     const TASK: TaskId = TaskId::new([0xff; 24]);
 
-    fn cpus(amount: f64) -> Option<Amounts> {
-        Some(BTreeMap::from([("CPU".to_owned(), amount)]).into())
+    fn cpus(amount: f64) -> Amounts {
+        BTreeMap::from([("CPU".to_owned(), amount)]).into()
     }
 
     fn task(name: &str, amount: f64, from_ms: u64, to_ms: u64) -> TaskRow {
@@ -176,7 +176,7 @@ mod tests {
             task_id: TASK,
             name: name.into(),
             node_id: Some(NODE),
-            resources: cpus(amount),
+            resources: Some(cpus(amount)),
             started_us: from_ms * 1_000,
             ended_us: to_ms * 1_000,
             ..TaskRow::default()
@@ -219,7 +219,7 @@ mod tests {
             class: "Counter".into(),
             node_id: Some(NODE),
             pid: Some(7),
-            resources: cpus(0.5),
+            resources: Some(cpus(0.5)),
             state: ActorPhase::Alive,
             ..ActorRow::default()
         };

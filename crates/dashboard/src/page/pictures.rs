@@ -35,11 +35,11 @@ fn part(of: u32) -> f64 {
 }
 
 fn bar<'held>(bar: &Bar<'held>, legend: &mut Legend<'held>) -> Json {
-    keyed(bar, bar.number.map(|number| number.to_string()), legend.number(bar.name))
+    keyed(bar, bar.number.map(|number| number.to_string()).as_deref(), legend.number(bar.name))
 }
 
 /// A bar with its key, and the number of its name.
-fn keyed(bar: &Bar<'_>, key: Option<String>, name: usize) -> Json {
+fn keyed(bar: &Bar<'_>, key: Option<&str>, name: usize) -> Json {
     json!([bar.from_ms, bar.to_ms, part(bar.offset), part(bar.share), bar.used as u8, name, bar.count, key])
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn cpu_holdings(
         let told = of_part.get(&node.node_id).filter(|_| part.has(place)).map(|all| {
             let bars = bars(all.iter(), window, tables.until_ms).into_iter().map(|one| {
                 let key = one.number.and_then(|place| holders.get(usize::try_from(place).ok()?));
-                keyed(&one, key.map(|holder| holder.key.clone()), legend.number(one.name))
+                keyed(&one, key.map(|holder| holder.key.as_str()), legend.number(one.name))
             });
             let bars: Vec<Json> = bars.collect();
             vec![json!({
