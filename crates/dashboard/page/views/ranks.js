@@ -106,7 +106,7 @@ function Restarts({ groups }) {
   const line = (/** @type {Rank[]} */ group, /** @type {number} */ place) => {
     const first = culprit(group);
     const ended = Math.max(...group.map((rank) => rank.ended_ms));
-    return html`<li key=${group[0].key}>${ended ? html`<${Moment} at=${ended} />` : ""} group ${place + 1} of ${group.length} ${group.length === 1 ? "rank" : "ranks"}:
+    return html`<li key=${group[0].key}>${ended ? html`<${Moment} at=${ended} />` : ""} group ${place + 1}:
       ${first ? html` <a href=${link("tasks", { pick: `task:${first.key}` })}>rank ${first.rank}</a> ${reason(first)}` : " the run ended it; its output says why"}</li>`;
   };
   return html`<section><h3>Restarts <span class="count">${groups.length - 1}</span></h3><ul class="lines">${groups.slice(0, -1).map(line).reverse()}</ul></section>`;
