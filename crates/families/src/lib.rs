@@ -50,7 +50,7 @@ pub use monitor::{Belongs, DeviceCheck, Hearing, Holders, Monitor, ProcessMemory
 pub use nodes::{DeviceNode, NodeNumber, existing as existing_nodes};
 pub use nvidia::DOMAIN_LABEL;
 pub use nvml::{Gpu, NvmlAnswers, NvmlFailure, RETIRED_PAGES, short_address};
-pub use pairs::{BusWay, LinkKind, Pair, PeerFault};
+pub use pairs::{BusWay, LinkKind, Pair, PeerFault, nearness_in_words};
 pub use pci::{PciFunction, scan as scan_pci};
 pub use quantity::{QuantityError, QuantityRule};
 pub use resource::{DeviceResource, GPU};

@@ -3,6 +3,9 @@
 use serde::{Serialize, Serializer};
 use std::fmt;
 
+/// How much nearer each link of their own brings two devices.
+const LINK: u32 = 100;
+
 /// What the way over the bus between two devices leads through, the nearest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BusWay {
@@ -150,7 +153,7 @@ impl Pair {
 
     /// How near they are: the larger the nearer. Those whose links are of no use are as far from each other as can be.
     pub fn nearness(&self) -> u32 {
-        if self.fault.is_some() { BusWay::System.nearness() } else { self.way.nearness() + 100 * self.links }
+        if self.fault.is_some() { BusWay::System.nearness() } else { self.way.nearness() + LINK * self.links }
     }
 
     /// Reads what follows `pair=` in recorded answers: `0:1:NODE` or `0:1:NODE,NV4`.
@@ -160,6 +163,17 @@ impl Pair {
         let (way, links) = how.split_once(",NV").unwrap_or((how, "0"));
         let way = BusWay::ALL.into_iter().find(|known| known.word() == way)?;
         Some(Self { links: links.parse().ok()?, ..Self::on_bus(one, other, way) })
+    }
+}
+
+/// The words for a nearness: links where there are any, and otherwise the way over the bus.
+pub fn nearness_in_words(nearness: u32) -> String {
+    match nearness / LINK {
+        0 => {
+            let way = BusWay::ALL.into_iter().find(|way| way.nearness() <= nearness);
+            way.unwrap_or(BusWay::System).word().to_owned()
+        }
+        links => format!("NV{links}"),
     }
 }
 
@@ -190,6 +204,10 @@ mod tests {
         let pair = |text| Pair::parse(text).unwrap();
         assert_eq!(pair("0:1:SYS,NV1").nearness(), 110);
         assert!(pair("0:1:SYS,NV1").nearness() > pair("0:1:BRD").nearness());
+        assert_eq!(
+            ["0:1:SYS,NV4", "0:1:PXB", "0:1:SYS"].map(|text| nearness_in_words(pair(text).nearness())),
+            ["NV4", "PXB", "SYS"]
+        );
         assert!(BusWay::ALL.windows(2).all(|ways| ways[0].nearness() > ways[1].nearness()));
         assert_eq!((pair("2:3:PIX").to_string(), pair("2:3:NODE,NV12").to_string()), ("PIX".into(), "NV12".into()));
         for wrong in ["", "0:1", "0:1:NV4", "0:x:SYS", "0:1:SYS,NV"] {

@@ -98,6 +98,11 @@ impl Inventory {
         self.topologies.get(resource).cloned()
     }
 
+    /// How near the devices of each resource are to each other, where that makes a difference.
+    pub fn topologies(&self) -> impl Iterator<Item = (&ResourceName, &Topology)> {
+        self.topologies.iter().map(|(name, topology)| (name, topology.as_ref()))
+    }
+
     /// The memory of each device of `resource`, by their numbers; zero where it is not known.
     pub fn device_memory(&self, resource: &str) -> impl Iterator<Item = u64> {
         let known = self.memory.get(resource).map_or(&[][..], Vec::as_slice);

@@ -13,6 +13,7 @@
 
 mod accounts;
 mod capacity;
+mod choice;
 mod demand;
 mod devices;
 mod grant;
@@ -26,6 +27,7 @@ mod shortage;
 mod topology;
 
 pub use capacity::{Capacity, ResourceNeed, Room, memory_of};
+pub use choice::DeviceChoice;
 pub use demand::{DEMAND_RESOURCES_MAX, Demand, DemandError};
 pub use grant::{BundleId, DeviceShare, DeviceShares, Grant, GrantId};
 pub use inventory::{DEVICES_MAX, Inventory, InventoryError};
@@ -35,7 +37,7 @@ pub use name::{ACCELERATOR_TYPE_PREFIX, NameError, RESOURCE_NAME_BYTES_MAX, Reso
 pub use packing::{FreeDevices, NoPacking};
 pub use quantity::{Quantity, QuantityError};
 pub use shortage::{Busy, KeptBack, Never, Shortage, amount_in_words, size_from_text, size_in_words};
-pub use topology::Topology;
+pub use topology::{ChoiceRule, Topology};
 
 #[cfg(test)]
 mod tests;

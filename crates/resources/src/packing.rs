@@ -192,6 +192,11 @@ impl FreeOrder {
         with_room.filter_map(move |((_, device), room)| Some(room.part(asked)?.of(*device)))
     }
 
+    /// How many devices have room for `asked`.
+    pub(crate) fn count_with_room(&self, asked: ResourceNeed, are_several: bool) -> usize {
+        self.parts(asked, are_several).count()
+    }
+
     /// The devices that meet `asked` now, in ascending order (PACKING-1, PACKING-2, PACKING-4); `are_several` where what is
     /// granted has several devices, of which these may be a part.
     pub(crate) fn choose(&self, asked: ResourceNeed, are_several: bool) -> Option<Vec<DeviceShare>> {

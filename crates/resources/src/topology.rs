@@ -32,6 +32,28 @@ pub struct Topology {
 /// Devices as the bits of their numbers.
 type Set = u128;
 
+/// By which rule devices are taken of those that are free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChoiceRule {
+    /// No others have room.
+    Only,
+    /// The fullest that has room (PACKING-2).
+    Fullest,
+    /// The lowest numbers, since all are equally near to each other, or nothing is known of that (TOPOLOGY-3).
+    Lowest,
+    /// The one whose nearest free neighbour is the farthest (TOPOLOGY-2).
+    Apart,
+    /// Several that are the nearest to each other (TOPOLOGY-1).
+    Nearest {
+        /// On how many NUMA nodes they are.
+        numa_nodes: u32,
+        /// How near the two are that are the farthest from each other.
+        farthest: u32,
+        /// How near the two are that are the nearest.
+        nearest: u32,
+    },
+}
+
 /// What is said for a set of devices; the larger the better.
 type Rank = (Reverse<u32>, u32, u64);
 
@@ -75,6 +97,46 @@ impl Topology {
             count => bits(all).map(|first| self.grown(first, all, count)).max_by_key(|set| self.order(*set)),
         };
         bits(chosen.expect("there is a set of that size")).collect()
+    }
+
+    /// By which rule these were taken of those that are free.
+    pub(crate) fn rule(&self, chosen: &[u32], free: &[u32]) -> ChoiceRule {
+        let set = |devices: &[u32]| devices.iter().fold(0, |set: Set, device| set | 1 << device);
+        if self.is_even(set(free)) {
+            return ChoiceRule::Lowest;
+        }
+        if chosen.len() == 1 {
+            return ChoiceRule::Apart;
+        }
+        let chosen = set(chosen);
+        let (Reverse(numa_nodes), farthest, _) = self.rank(chosen);
+        let nearest = pairs(chosen).map(|(one, other)| self.nearness(one, other)).max().unwrap_or(farthest);
+        ChoiceRule::Nearest { numa_nodes, farthest, nearest }
+    }
+
+    /// What it is made of, to be told elsewhere: of each device, by its number, the number of the first one that is on the same NUMA
+    /// node; and how near each two are, row by row. `None` of so many devices that a choice takes long.
+    pub fn parts(&self) -> Option<(&[u32], &[u32])> {
+        (self.numa.len() <= COMPARED_MAX as usize).then_some((&self.numa, &self.near))
+    }
+
+    /// What [`parts`](Self::parts) said of a machine; `None` where nothing follows from that.
+    pub fn of_parts(numa: &[u32], near: &[u32]) -> Option<Self> {
+        let count = numa.len();
+        if count > COMPARED_MAX as usize || near.len() != count * count {
+            return None;
+        }
+        let later = |one: usize| (one + 1..count).map(move |other| (one, other));
+        let each = (0..count).flat_map(later).map(|(one, other)| {
+            let nearness = near[one * count + other];
+            ((one as u32, other as u32), nearness)
+        });
+        Self::new(&numa.iter().copied().map(Some).collect::<Vec<_>>(), each)
+    }
+
+    /// Whether it says something of a device.
+    pub(crate) fn has(&self, device: u32) -> bool {
+        (device as usize) < self.numa.len()
     }
 
     /// How near two devices are.
@@ -189,6 +251,16 @@ mod tests {
         assert_eq!(topology.choose(&[1, 2, 3, 4, 5, 6, 7], 4), [4, 5, 6, 7], "the fewest NUMA nodes");
         assert_eq!(topology.choose(&[1, 3, 4, 6], 2), [1, 3], "no links: one NUMA node, and the lowest");
         assert_eq!(topology.choose(&[0, 2, 3, 4, 5, 6], 3), [0, 2, 3], "alike, so the lowest");
+    }
+
+    #[test]
+    fn a_topology_is_made_again_of_its_parts() {
+        let topology = linked_pairs();
+        let (numa, near) = topology.parts().expect("they are few");
+        assert_eq!(Topology::of_parts(numa, near), Some(topology.clone()));
+        assert_eq!(Topology::of_parts(numa, &near[1..]), None, "a peer may say anything");
+        assert_eq!(Topology::of_parts(&[7; 200], &[1; 40_000]), None);
+        assert_eq!(Topology::of_parts(&[], &[]), None);
     }
 
     #[test]
