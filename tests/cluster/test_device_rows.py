@@ -64,8 +64,13 @@ def test_holders_are_told_alike_for_all_nodes(cluster: Any) -> None:
     assert held.pop((None, 0)) == [("Holder", pids[head], 0.25)]
     assert sorted(held.values()) == sorted([[("Holder", pids[member], 0.25)], [("Holder", whole_pid, 1.0)]])
     one_each = [holder for row in rows.values() for holder in row["holders"] if holder["pid"] in pids.values()]
-    facts = [(holder["isolation"], holder["memory"], holder["is_ending"]) for holder in one_each]
+    facts = [({"tier": holder["isolation"]["tier"]}, holder["memory"], holder["is_ending"]) for holder in one_each]
     assert len(facts) == 2 and facts[0] == facts[1], "the same is in force on both"
+    for node in json.loads(told(cluster, "--json"))["nodes"]:
+        kept = node["isolation"]
+        assert (kept["asked"], kept["in_force"], kept["watch_period_s"]) == ("variable", "variable", None), kept
+        assert kept["memory_tiers"] == ["framework"], kept
+    assert [holder["isolation"]["realm"][0]["resource"] for holder in one_each] == ["GPU", "GPU"]
     assert facts[0][0]["tier"] == "variable" and facts[0][1]["asked_bytes"] == 4 * GIB, facts[0]
     assert facts[0][1]["tier"] == "framework"
 
@@ -74,6 +79,7 @@ def test_holders_are_told_alike_for_all_nodes(cluster: Any) -> None:
     by_node = dict(zip(parts[1::2], parts[2::2], strict=True))
     [of_head] = [text for name, text in by_node.items() if head.startswith(name)]
     [of_member] = [text for name, text in by_node.items() if member.startswith(name)]
+    assert all("isolation: variable (asked: variable; possible here: " in text for text in (of_head, of_member))
     assert f"Holder (pid {pids[head]})" in of_head and f"(pid {whole_pid})" not in of_head
     assert f"1 of it: Holder (pid {whole_pid}), kept from others by variables alone" in of_member
     assert f"4.0 GiB (framework; what it uses is not known) of it: Holder (pid {pids[member]})" in of_member

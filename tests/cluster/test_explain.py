@@ -90,6 +90,10 @@ def test_an_actor_that_waits_for_one_machine_is_told_so(cluster: Any) -> None:
     second = Holder.options(num_cpus=2, scheduling_strategy=Affinity(member, soft=False)).remote()
     answer = told(second, lambda answer: answer["waits"])
     assert answer["kind"] == "actor" and {node["rule"] for node in answer["nodes"]} == {"affinity", "busy"}
+    address = {node["node_id"]: node["address"] for node in answer["nodes"]}[member]
+    pid = ray.get(first.pid.remote(), timeout=60)
+    assert f"held by pid {pid} (Holder: 2 on {address})" in answer["reason"], "who has a member's processors is named"
+    assert answer["devices"] == []
     ray.kill(second)
     assert told(second, lambda answer: answer["state"] == "DEAD")["nodes"] == []
     ray.kill(first)

@@ -113,13 +113,18 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     ray.shutdown()
 
 
-def tiers(address: str) -> list[dict[str, Any]]:
-    """What `oxiray status` says of those who hold devices."""
+def state(address: str) -> dict[str, Any]:
+    """What `oxiray status` says."""
     from oxiray import _cli
 
     command = [_cli.native_binary(), "status", "--json", "--address", address]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True)
-    return [holder["isolation"] for device in json.loads(printed.stdout)["devices"] for holder in device["holders"]]
+    printed: dict[str, Any] = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return printed
+
+
+def tiers(address: str) -> list[dict[str, Any]]:
+    """What it says of those who hold devices."""
+    return [holder["isolation"] for device in state(address)["devices"] for holder in device["holders"]]
 
 
 def test_cgroup_a_grant_opens_its_own_device_and_no_other(machine: Callable[..., Path], tmp_path: Path) -> None:
@@ -266,7 +271,11 @@ def test_tiers_are_what_is_in_force(tmp_path: Path) -> None:
     try:
         fenced = Holder.remote()
         assert set(ray.get(fenced.look.remote()).values()) <= {"EPERM", "EACCES"}
-        assert tiers(cluster.address) == [{"tier": works, "reason": ""}]
+        own = {"resource": "GPU", "slots": [0]}
+        assert tiers(cluster.address) == [{"tier": works, "reason": "", "realm": [own]}]
+        kept = state(cluster.address)["nodes"][0]["isolation"]
+        assert (kept["asked"], kept["in_force"], kept["reason"]) == ("fence", works, "")
+        assert kept["means"][0] == works, "the strongest comes first"
         # What chooses devices by itself is left alone, and nobody is told otherwise.
         name = "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"
         free = Holder.options(runtime_env={"env_vars": {name: "1"}}).remote()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -50,8 +52,17 @@ def test_linked_devices_go_together_and_a_single_one_breaks_up_no_pair(answers: 
     ray.init(num_cpus=2)
     first, gpus = held(2)
     assert gpus == [0, 2]
+    near = "the nearest to each other that were free (one NUMA node, NV4 between each two)"
+    [had] = json.loads(commands.run("explain", first._actor_id.hex(), "--json"))["devices"]
+    assert (had["resource"], had["slots"], had["is_held"], had["why"]) == ("GPU", [0, 2], True, near)
     single, gpus = held(1)
     assert gpus == [1]
+    lowest = "the lowest that was free"
+    shown = commands.run("explain", single._actor_id.hex(), "--wide")
+    assert re.search(rf"^it has GPU 1 on [0-9.]+: {lowest}$", shown, re.MULTILINE), shown
+    rows = json.loads(commands.run("status", "--json"))["devices"]
+    choices = {row["slot"]: [holder["choice"] for holder in row["holders"]] for row in rows}
+    assert choices == {0: [near], 1: [lowest], 2: [near], 3: []}
     ray.kill(first)
     _, gpus = held(1)
     assert gpus == [3], "0 and 2 are a pair"

@@ -61,6 +61,13 @@ def ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
     yield from a_watched_cluster(tmp_path, monkeypatch, device_violations="end")
 
 
+def status(address: str) -> dict[str, Any]:
+    """What `oxiray status` says."""
+    command = [str(Path(sys.executable).with_name("oxiray")), "status", "--json", "--address", address]
+    state: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return state
+
+
 def a_watched_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **options: str
 ) -> Iterator[Callable[[], list[str]]]:
@@ -76,9 +83,7 @@ def a_watched_cluster(
     ray.init(address=cluster.address)
 
     def violations() -> list[str]:
-        command = [str(Path(sys.executable).with_name("oxiray")), "status", "--json", "--address", cluster.address]
-        state: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-        return [text for device in state["devices"] for text in device["violations"]]
+        return [text for device in status(cluster.address)["devices"] for text in device["violations"]]
 
     yield violations
     ray.shutdown()
@@ -99,6 +104,13 @@ def test_what_is_open_without_a_grant_is_told_and_withdrawn(watched, tmp_path: P
     text = "".join(said)
     assert "greedy" in text and "granted GPU 0) has GPU 1 open (/dev/zero)" in text, text
     (violation,) = watched()
+    state = status(ray.get_runtime_context().gcs_address)
+    kept = state["nodes"][0]["isolation"]
+    assert (kept["asked"], kept["in_force"], kept["reason"]) == ("watch", "watched", "") and kept["watch_period_s"] >= 1
+    first, second = state["devices"][:2]
+    assert {"path": "/dev/nvidia0", "major": 1, "minor": 7} in first["nodes"], first
+    assert {"path": "/dev/nvidia1", "major": 1, "minor": 5} in second["nodes"], second
+    assert first["holders"][0]["isolation"]["realm"] == [{"resource": "GPU", "slots": [0]}]
     other = opens.options(num_gpus=1).remote("/dev/full", str(done))
     wait_until(lambda: len(watched()) == 2)
     assert "GPU 1 open" not in capfd.readouterr().err, "it is told once, although it was seen again with the other"

@@ -37,12 +37,25 @@ pub(crate) fn text(told: &Json, limit: Option<usize>) -> String {
     let word = |name: &str| plain(told[name].as_str().unwrap_or_default()).into_owned();
     let name = if word("name").is_empty() { String::new() } else { format!(" `{}`", word("name")) };
     let heading = format!("{}{name} {}: {}\n{}", word("kind"), word("id"), word("state"), word("reason"));
+    let devices = told["devices"].as_array().into_iter().flatten();
+    let heading = devices.fold(heading, |heading, of| format!("{heading}\n{}", chosen(of)));
     let heading = wrapped(&heading, limit);
     let rows: Vec<Json> = told["nodes"].as_array().into_iter().flatten().map(row).collect();
     if rows.is_empty() {
         return heading;
     }
     format!("{heading}\n\n{}", Table::new(&COLUMNS, &rows).within(limit).with_sentences_last().draw())
+}
+
+/// Which devices it has or would get on a machine, and why those.
+fn chosen(of: &Json) -> String {
+    let word = |name: &str| plain(of[name].as_str().unwrap_or_default()).into_owned();
+    let slots: Vec<String> = of["slots"].as_array().into_iter().flatten().map(Json::to_string).collect();
+    let who = of["bundle"].as_u64().map_or_else(|| "it".to_owned(), |bundle| format!("bundle {bundle}"));
+    let has = if of["is_held"].as_bool().unwrap_or_default() { "has" } else { "would get" };
+    let on = if word("address").is_empty() { String::new() } else { format!(" on {}", word("address")) };
+    let why = if word("why").is_empty() { String::new() } else { format!(": {}", word("why")) };
+    format!("{who} {has} {} {}{on}{why}", word("resource"), slots.join(", "))
 }
 
 fn row(node: &Json) -> Json {
@@ -73,6 +86,25 @@ mod tests {
             "NODE  ADDRESS    RULE  WHY",
             "01    127.0.0.1  busy  0 of 1 free",
             "02    bundle 1   -     it has room",
+        ];
+        assert_eq!(text(&told, None).trim_end(), lines.join("\n"));
+    }
+
+    #[test]
+    fn devices_are_shown_that_it_has_or_would_get() {
+        let why = "the nearest to each other that were free (one NUMA node, NV4 between each two)";
+        let told = json!({
+            "kind": "task", "id": "ab", "name": "f", "state": "RUNNING", "reason": "it runs", "nodes": [],
+            "devices": [{"address": "10.0.0.2", "resource": "GPU", "slots": [2, 3], "is_held": true, "why": why},
+                        {"address": "10.0.0.3", "resource": "GPU", "slots": [0], "is_held": false, "why": "no other is free"},
+                        {"address": "", "resource": "GPU", "slots": [1], "bundle": 4, "is_held": true, "why": ""}],
+        });
+        let lines = [
+            "task `f` ab: RUNNING",
+            "it runs",
+            "it has GPU 2, 3 on 10.0.0.2: the nearest to each other that were free (one NUMA node, NV4 between each two)",
+            "it would get GPU 0 on 10.0.0.3: no other is free",
+            "bundle 4 has GPU 1",
         ];
         assert_eq!(text(&told, None).trim_end(), lines.join("\n"));
     }

@@ -10,7 +10,7 @@ use oxiray_visitor::json;
 use oxiray_wire::message::{ClusterQuery, DeviceUse};
 use oxiray_wire::state::{
     ActorPhase, AutoscalerState, ClusterState, DeviceIsolation, DeviceMemory, DeviceRow, DeviceTier, ForeignUse,
-    GroupRow, GroupState, MemoryTier, NodeRow, ReplicaLimits, Slots, WorkerDuty,
+    GroupRow, GroupState, MemoryTier, NodeIsolation, NodeRow, ReplicaLimits, Slots, WorkerDuty,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -141,6 +141,10 @@ fn draw_devices(text: &mut String, state: &ClusterState, names: &BTreeMap<NodeId
     text.push_str("\nDevices\n");
     let head = state.nodes.iter().find(|node| node.head).map(|node| node.node_id);
     let (is_grouped, mut above) = (state.nodes.len() > 1, None);
+    let kept = |node: Option<&NodeRow>| node.and_then(NodeRow::isolation).map(kept_apart);
+    if let Some(kept) = kept(state.nodes.first()).filter(|_| !is_grouped) {
+        writeln!(text, "  {kept}").expect(EXPECT);
+    }
     for device in &state.devices {
         let node = device.node.or(head);
         if is_grouped && node.is_some() && above != node {
@@ -148,6 +152,9 @@ fn draw_devices(text: &mut String, state: &ClusterState, names: &BTreeMap<NodeId
             let address = row.map_or_else(String::new, |row| format!(" {}", row.address));
             let name = node.map(|node| names.get(&node).cloned().unwrap_or_else(|| node.hex())).unwrap_or_default();
             writeln!(text, "  on node {name}{address}").expect(EXPECT);
+            if let Some(kept) = kept(row) {
+                writeln!(text, "    {kept}").expect(EXPECT);
+            }
             above = node;
         }
         draw_device(text, device, if is_grouped { "    " } else { "  " });
@@ -155,6 +162,32 @@ fn draw_devices(text: &mut String, state: &ClusterState, names: &BTreeMap<NodeId
     let more = left_out(state);
     if more > 0.0 {
         writeln!(text, "  and {more} more").expect(EXPECT);
+    }
+}
+
+/// How a node keeps processes from devices, and memory of devices, that they were not granted.
+fn kept_apart(isolation: &NodeIsolation) -> String {
+    let words = |tiers: &[DeviceTier]| tiers.iter().map(|tier| mechanism(*tier)).collect::<Vec<_>>().join(", ");
+    let in_force = match isolation.in_force {
+        tier @ (DeviceTier::Variable | DeviceTier::Watched) => tier.name().to_owned(),
+        tier => format!("fence by {}", mechanism(tier)),
+    };
+    let reason = if isolation.reason.is_empty() { String::new() } else { format!(", {}", isolation.reason) };
+    let means = if isolation.means.is_empty() { "no fence".to_owned() } else { words(&isolation.means) };
+    let watch = isolation.watch_period_s.map_or_else(String::new, |period| format!(", watched every {period} s"));
+    let memory: Vec<&str> = isolation.memory_tiers.iter().map(|tier| tier.name()).collect();
+    let memory = if memory.is_empty() { "none".to_owned() } else { memory.join(" + ") };
+    let asked = isolation.asked;
+    format!("isolation: {in_force} (asked: {asked}{reason}; possible here: {means}){watch}, memory: {memory}")
+}
+
+/// By what the kernel refuses devices.
+fn mechanism(tier: DeviceTier) -> &'static str {
+    match tier {
+        DeviceTier::Cgroup => "cgroup v2",
+        DeviceTier::Cgroup1 => "cgroup v1",
+        DeviceTier::Landlock => "Landlock",
+        DeviceTier::Variable | DeviceTier::Watched => "nothing",
     }
 }
 
@@ -175,7 +208,8 @@ fn draw_device(text: &mut String, device: &DeviceRow, indent: &str) {
     let bar: String = (0..BAR_CELLS as usize).map(|cell| if cell < full { '#' } else { '.' }).collect();
     let visible = if device.id == device.slot.to_string() { String::new() } else { format!(" ({})", device.id.trim()) };
     let whose = if device.node.is_some() { "that" } else { "this" };
-    let logical = if device.logical { format!("  logical: {whose} machine has no such device") } else { String::new() };
+    let logical =
+        if device.is_logical() { format!("  logical: {whose} machine has no such device") } else { String::new() };
     let used = device.used.as_ref().map_or_else(String::new, in_words);
     let since = device.since_ms.map_or_else(String::new, |since| format!(" since {} UTC", json::date(since)));
     let state = device.reason.as_ref().map_or_else(String::new, |reason| format!("  out of service{since}: {reason}"));
@@ -200,7 +234,7 @@ fn draw_device(text: &mut String, device: &DeviceRow, indent: &str) {
 }
 
 /// The memory that a process asked for, and what it has.
-fn asked_memory(memory: &DeviceMemory) -> String {
+pub(crate) fn asked_memory(memory: &DeviceMemory) -> String {
     let used = memory.used_bytes;
     let used =
         used.map_or_else(|| "what it uses is not known".to_owned(), |used| format!("it uses {}", bytes(used as f64)));
@@ -221,7 +255,7 @@ fn kept(memory: &DeviceMemory) -> String {
 }
 
 /// Who has memory of a device that its node did not start.
-fn foreign(used: &ForeignUse) -> String {
+pub(crate) fn foreign(used: &ForeignUse) -> String {
     let name = if used.name.is_empty() { String::new() } else { format!(" ({})", used.name) };
     let whose = if used.is_of_other_node { "which another Oxiray node started" } else { "not Oxiray's" };
     let size = used.used_bytes.map_or_else(String::new, |used| format!(": {}", bytes(used as f64)));
@@ -229,7 +263,7 @@ fn foreign(used: &ForeignUse) -> String {
 }
 
 /// What keeps a process from other devices.
-fn isolated(isolation: &DeviceIsolation) -> String {
+pub(crate) fn isolated(isolation: &DeviceIsolation) -> String {
     let by = match isolation.tier {
         DeviceTier::Variable => "by variables alone",
         DeviceTier::Watched => "by variables, and watched",
@@ -311,7 +345,9 @@ mod tests {
 
     #[test]
     fn a_report_is_drawn() {
-        let state = r#"{"totals": {"CPU": 4.0, "memory": 109951162.7776, "node:10.0.0.1": 1.0}, "available": {"CPU": 2.5}, "devices": [
+        let state = r#"{"totals": {"CPU": 4.0, "memory": 109951162.7776, "node:10.0.0.1": 1.0}, "available": {"CPU": 2.5},
+            "nodes": [{"head": true, "alive": true, "isolation": {"asked": "watch", "in_force": "variable", "reason": "nobody tells which number /dev/nvidia0 has"}}],
+            "devices": [
             {"resource": "GPU", "slot": 0, "id": "1", "logical": false, "reason": null,
              "use": {"resource": "GPU", "id": "1", "busy_percent": 87, "used_bytes": 1073741824, "total_bytes": 2147483648},
              "holders": [{"pid": 7, "name": "train", "share": 0.5}],
@@ -338,6 +374,7 @@ Resources
   main memory              1.0 GiB of 2.0 GiB in use (/sys/fs/cgroup/memory.max)
 
 Devices
+  isolation: variable (asked: watch, nobody tells which number /dev/nvidia0 has; possible here: no fence), memory: none
   GPU 0 (1) [##########..........]  87% busy, 1.0 GiB of 2.0 GiB of memory
       0.5 of it: train (pid 7)
       also used by pid 4711 (python3), not Oxiray's: 3.0 GiB
@@ -364,7 +401,9 @@ Waiting
         let state = format!(
             r#"{{"nodes": [
             {{"node_id": "{head}", "address": "10.0.0.1", "head": true, "alive": true, "resources": {{"CPU": 4.0, "GPU": 1.0}}}},
-            {{"node_id": "{member}", "address": "10.0.0.2", "alive": true, "resources": {{"CPU": 4.0, "GPU": 5.0}}}}],
+            {{"node_id": "{member}", "address": "10.0.0.2", "alive": true, "resources": {{"CPU": 4.0, "GPU": 5.0}},
+              "isolation": {{"asked": "fence", "means": ["cgroup", "landlock"], "in_force": "cgroup", "watch_period_s": 2,
+                             "memory_tiers": ["framework", "watched"]}}}}],
             "devices": [
             {{"resource": "GPU", "slot": 0, "id": "0"}},
             {{"resource": "GPU", "slot": 0, "id": "GPU-a", "node": "{member}", "logical": true, "notes": ["Xid 31"],
@@ -383,6 +422,7 @@ Devices
   on node 01010101 10.0.0.1
     GPU 0 [....................]
   on node 02020202 10.0.0.2
+    isolation: fence by cgroup v2 (asked: fence; possible here: cgroup v2, Landlock), watched every 2 s, memory: framework + watched
     GPU 0 (GPU-a) [###############.....]  logical: that machine has no such device
         1.0 GiB (framework, watched; it uses 1.0 MiB) of it: train (pid 7), kept from others by the kernel (cgroup v2)
         0.5 of it: placement group `g`, bundle 1, unused

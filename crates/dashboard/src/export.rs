@@ -242,7 +242,7 @@ impl Told {
 
     fn node(&mut self, row: &NodeRow, now_us: u64, events: &mut Vec<Json>) {
         let now = NodeTold { alive: row.alive, draining: row.draining.is_some() };
-        let lifetime = row.lifetime.unwrap_or_default();
+        let lifetime = row.lifetime().unwrap_or_default();
         let before = self.nodes.set(row.node_id, now);
         if before == Some(now) || before.is_some_and(|before| !before.alive) {
             return;

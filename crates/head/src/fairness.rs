@@ -226,6 +226,18 @@ impl Fairness {
         Some((counted.node, held.without(&cpus)))
     }
 
+    /// Who holds some of a resource, where, and how much: processors that are lent excepted, and of a group all that it has.
+    pub(crate) fn holders_of(&self, resource: &str) -> impl Iterator<Item = (Holder, NodeId, Quantity)> {
+        let is_lent = resource == ResourceName::CPU.as_str();
+        let held = self.holders.iter().filter(move |(_, counted)| !(is_lent && counted.lends_cpu));
+        let amount = move |counted: &Counted| {
+            let units = counted.held.demands.iter().map(|demand| demand.get(resource).units());
+            Quantity::from_units(units.fold(0, u64::saturating_add))
+        };
+        let amounts = held.map(move |(holder, counted)| (*holder, counted.node, amount(counted)));
+        amounts.filter(|(_, _, amount)| !amount.is_zero())
+    }
+
     /// What each lease on a node holds, processors that are lent excepted.
     pub(crate) fn leased_on(&self, node: NodeId) -> Vec<Demand> {
         let leases = self.holders.values().filter(|counted| counted.node == node && counted.held.is_lease);

@@ -7,10 +7,11 @@ use crate::foreign_use::ForeignUses;
 use crate::names::{Key, Monitored};
 use crate::node::holdings::ToldHoldings;
 use crate::node::occupied::Occupied;
+use oxiray_resources::GrantId;
 use oxiray_wire::message::DeviceUse;
-use oxiray_wire::state::DeviceIsolation;
+use oxiray_wire::state::{DeviceIsolation, NodeIsolation};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The workers that keep a device out of service, each with the reason.
 pub(crate) type OutOfService = BTreeMap<DeviceSlot, BTreeMap<Key, String>>;
@@ -37,6 +38,10 @@ pub(crate) struct Devices {
     pub(crate) failed: BTreeMap<Key, String>,
     /// Who holds which parts, as the head was told of it.
     pub(crate) holdings: ToldHoldings,
+    /// Why each grant has its devices of a resource and no others, in words.
+    pub(crate) choices: BTreeMap<(GrantId, String), String>,
+    /// How they are kept from who was not granted them, as the head is told; nothing where there are none.
+    pub(crate) kept: Option<NodeIsolation>,
 }
 
 impl Devices {
@@ -55,6 +60,8 @@ impl Devices {
             doctor: None,
             failed: BTreeMap::new(),
             holdings: ToldHoldings::default(),
+            choices: BTreeMap::new(),
+            kept: None,
         }
     }
 }
@@ -66,6 +73,18 @@ pub(crate) struct OpenedBy {
     pub(crate) worker: Key,
     pub(crate) pid: u32,
     pub(crate) device: DeviceSlot,
+}
+
+/// How often it is looked which device nodes are open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Looks {
+    /// Nobody has looked yet.
+    #[default]
+    NoneYet,
+    /// The last look is followed by none for so long.
+    After(Duration),
+    /// Nobody can look.
+    Never,
 }
 
 /// What was seen last of device nodes that are open.
@@ -81,6 +100,7 @@ pub(crate) struct Opened {
     pub(crate) fenced: BTreeSet<Key>,
     /// The workers that are ended for what they had open, in words.
     pub(crate) ended: BTreeMap<Key, String>,
+    pub(crate) looks: Looks,
 }
 
 /// What was measured last.

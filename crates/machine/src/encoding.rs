@@ -1,9 +1,10 @@
 //! How amounts of resources stand in messages.
 
-use oxiray_accelerators::Offer;
+use oxiray_accelerators::{DeviceNode, Offer, SlotDevice};
 use oxiray_families::families_of;
-use oxiray_resources::{Demand, FreeDevices, Inventory, Quantity, ResourceName, Room, memory_of};
-use oxiray_wire::message::{Amount, DeviceSizes, DevicesFree};
+use oxiray_resources::{Demand, FreeDevices, Inventory, Quantity, ResourceName, Room, Topology, memory_of};
+use oxiray_wire::message::{Amount, DeviceNearness, DeviceSizes, DevicesFree};
+use oxiray_wire::state::{DeviceFile, DeviceFiles};
 
 /// Amounts of resources as messages have them.
 pub fn amounts<'a>(pairs: impl IntoIterator<Item = (&'a ResourceName, Quantity)>) -> Vec<Amount> {
@@ -46,8 +47,34 @@ pub(crate) fn device_sizes(inventory: &Inventory, offer: &Offer) -> Vec<DeviceSi
         ids: ids(name.as_str(), offer),
         logical_from: logical_from(name.as_str(), offer),
         family: family(name.as_str(), offer).unwrap_or_default().to_owned(),
+        files: files(name.as_str(), offer),
     });
     sizes.collect()
+}
+
+/// How near devices are to each other.
+pub(crate) fn nearness(inventory: &Inventory) -> Vec<DeviceNearness> {
+    let of = |(name, topology): (&ResourceName, &Topology)| {
+        let (numa, near) = topology.parts().unwrap_or_default();
+        DeviceNearness { resource: name.to_string(), numa: numa.to_vec(), near: near.to_vec() }
+    };
+    inventory.topologies().map(of).collect()
+}
+
+/// The device nodes of each device of a resource; nothing where none are known.
+fn files(resource: &str, offer: &Offer) -> Vec<DeviceFiles> {
+    let slots = offer.of(resource).map_or(&[][..], |offered| &offered.slots);
+    let file = |node: &DeviceNode| DeviceFile {
+        path: node.path.clone(),
+        major: node.number.map(|number| number.major),
+        minor: node.number.map(|number| number.minor),
+    };
+    let of_slot = |slot: &Option<SlotDevice>| {
+        let nodes = slot.as_ref().map_or(&[][..], |device| &device.nodes);
+        DeviceFiles { logical: false, nodes: nodes.iter().map(file).collect() }
+    };
+    let files: Vec<DeviceFiles> = slots.iter().map(of_slot).collect();
+    if files.iter().all(|of| of.nodes.is_empty()) { Vec::new() } else { files }
 }
 
 /// From which number on the devices of a resource were declared without being there, where some were.

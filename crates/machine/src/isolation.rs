@@ -11,7 +11,7 @@ use crate::names::Key;
 use oxiray_accelerators::{DeviceNode, DeviceOffer, Offer, WorkerEnvironment, chooses_devices, hides_devices};
 use oxiray_fence::{DenyList, DenyRule, Isolation, Mechanism, NodeKind};
 use oxiray_wire::message::{AskedIsolation, DeviceNumber, Fence};
-use oxiray_wire::state::{DeviceIsolation, DeviceTier};
+use oxiray_wire::state::{DeviceIsolation, DeviceTier, IsolationMode, MemoryTier, NodeIsolation};
 use std::path::PathBuf;
 
 /// Devices by resource and slot.
@@ -119,7 +119,7 @@ impl Decision {
         let unknown = open_nodes(offer, granted, &Vec::new()).and_then(|_| numbers_of(&offer.device_nodes)).err();
         let tier = if unknown.is_none() { DeviceTier::Watched } else { DeviceTier::Variable };
         Self {
-            told: DeviceIsolation { tier, reason: why.or(unknown).unwrap_or_default() },
+            told: DeviceIsolation { tier, reason: why.or(unknown).unwrap_or_default(), ..DeviceIsolation::default() },
             by_cgroup: None,
             fence: None,
             opens_devices: false,
@@ -194,25 +194,52 @@ impl IsolationPlan {
         };
         let rule = |of: &DeviceNumber| DenyRule { kind: NodeKind::Char, major: of.major, minor: Some(of.minor) };
         let list = DenyList::new(numbers.iter().map(rule)).map_err(|error| error.to_string())?;
-        let (tier, is_by_cgroup) = match mechanism {
-            Mechanism::Cgroup => (DeviceTier::Cgroup, true),
-            Mechanism::Cgroup1 => (DeviceTier::Cgroup1, true),
-            Mechanism::Landlock => (DeviceTier::Landlock, false),
-        };
+        let (tier, is_by_cgroup) = (tier_of(*mechanism), *mechanism != Mechanism::Landlock);
         let path = |node: &&DeviceNode| self.root.join(node.path.trim_start_matches('/')).display().to_string();
         let paths = if is_by_cgroup { Vec::new() } else { denied.iter().map(path).collect() };
         Ok(Decision {
-            told: DeviceIsolation { tier, reason: String::new() },
+            told: DeviceIsolation { tier, ..DeviceIsolation::default() },
             by_cgroup: is_by_cgroup.then_some(list),
             fence: Some(Fence { denied: numbers, paths }),
             opens_devices: !open.is_empty(),
         })
     }
 
+    /// How devices are kept, as people are told of a node: `one` is what a process with one device of it is told.
+    pub(crate) fn of_node(&self, one: Result<Decision, Refusal>, watch_period_s: Option<u32>) -> NodeIsolation {
+        let in_force = match one {
+            Ok(decision) => decision.told,
+            Err(Refusal::Unfenced { why, .. }) => DeviceIsolation { reason: why, ..DeviceIsolation::default() },
+            Err(Refusal::Weaker { .. }) => DeviceIsolation::default(),
+        };
+        NodeIsolation {
+            asked: match self.asked {
+                Isolation::Variable => IsolationMode::Variable,
+                Isolation::Watch => IsolationMode::Watch,
+                Isolation::Fence => IsolationMode::Fence,
+                Isolation::Require => IsolationMode::Require,
+            },
+            means: self.mechanisms.iter().copied().map(tier_of).collect(),
+            in_force: in_force.tier,
+            reason: in_force.reason,
+            watch_period_s,
+            memory_tiers: self.memory.tiers.iter().copied().filter(|tier| *tier != MemoryTier::None).collect(),
+        }
+    }
+
     /// A worker's cgroup did not take its fence, although one had when it was tried: no cgroup is counted on any more.
     pub(crate) fn breaks(&mut self, why: &str) {
         self.mechanisms.retain(|mechanism| *mechanism == Mechanism::Landlock);
         self.why = format!("a fence of another worker failed: {why}");
+    }
+}
+
+/// What is in force by a mechanism.
+fn tier_of(mechanism: Mechanism) -> DeviceTier {
+    match mechanism {
+        Mechanism::Cgroup => DeviceTier::Cgroup,
+        Mechanism::Cgroup1 => DeviceTier::Cgroup1,
+        Mechanism::Landlock => DeviceTier::Landlock,
     }
 }
 

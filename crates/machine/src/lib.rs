@@ -6,6 +6,7 @@
 
 mod alarm;
 mod baselines;
+mod choice;
 mod confinement;
 mod device_checks;
 mod device_health;
@@ -29,6 +30,7 @@ mod templates;
 mod validation;
 mod worker;
 
+pub use choice::choice_in_words;
 pub use confinement::{Confinement, Exceeded, INTERPRETER_BYTES};
 pub use device_checks::{ANY_OF_THE_DEAD, DeviceQuestion, DeviceSlot, Residue};
 pub use device_health::{CheckOutcome, DeviceErrorSeen, HealthRecord};

@@ -122,7 +122,7 @@ impl NodeCore {
         now: Instant,
     ) -> Self {
         let epoch = plan.epoch;
-        Self {
+        let mut node = Self {
             ledger: Ledger::new(plan.inventory.clone()),
             plan,
             about: About { session, address, epoch },
@@ -138,7 +138,9 @@ impl NodeCore {
             now,
             alarms: BTreeSet::new(),
             out: Vec::new(),
-        }
+        };
+        node.settle_isolation();
+        node
     }
 
     /// Does what is due, after a batch of events, and tells the head what changed.

@@ -59,7 +59,7 @@ impl DeviceWatch {
             Self::Asked(sender) => drop(sender.try_send(workers)),
             Self::Unable(why, found) => {
                 let unseen = workers.into_iter().map(|worker| (worker, why.clone())).collect();
-                found(OpenNodes { open: Vec::new(), unseen });
+                found(OpenNodes { unseen, ..OpenNodes::default() });
             }
             Self::Unasked(..) => {}
         }
@@ -74,8 +74,10 @@ fn serve(asked: &Receiver<Vec<u32>>, listed: &DenyList, found: &Found) {
             continue;
         }
         let before = processor_time();
-        found(open_nodes(&workers, listed));
-        due = Instant::now() + (processor_time().saturating_sub(before)) * COST_PART;
+        let seen = open_nodes(&workers, listed);
+        let pause = (processor_time().saturating_sub(before)) * COST_PART;
+        due = Instant::now() + pause;
+        found(OpenNodes { pause: Some(pause), ..seen });
     }
 }
 
@@ -137,7 +139,7 @@ mod tests {
         let (worker, own) = (shell.id(), std::process::id());
         let mut byte = [0];
         std::io::Read::read_exact(shell.stdout.as_mut().expect("a pipe"), &mut byte).expect("it says that it is ready");
-        let OpenNodes { open: found, unseen } = open_nodes(&[worker], &listed());
+        let OpenNodes { open: found, unseen, .. } = open_nodes(&[worker], &listed());
         assert!(unseen.is_empty(), "{unseen:?}");
         let number = NodeNumber { major: 1, minor: 7 };
         let node = |pid| OpenNode { worker, pid, number, path: "/dev/full".to_owned() };
@@ -161,7 +163,9 @@ mod tests {
         let told: Found = Arc::new(move |open| drop(post.lock().expect("one thread").send(open)));
         serve(&asked, &listed(), &told);
         drop(told);
-        assert_eq!(found.into_iter().count(), 1, "WATCH-1");
+        let told: Vec<OpenNodes> = found.into_iter().collect();
+        assert_eq!(told.len(), 1, "WATCH-1");
+        assert!(told[0].pause.is_some_and(|pause| pause > Duration::ZERO), "it is told when the next look can come");
     }
 
     #[test]
@@ -170,8 +174,8 @@ mod tests {
         let post = std::sync::Mutex::new(post);
         let told: Found = Arc::new(move |open| drop(post.lock().expect("one thread").send(open)));
         DeviceWatch::Unable("too many nodes".to_owned(), told).look(vec![4, 5]);
-        let OpenNodes { open, unseen } = found.recv().expect("it is told");
-        assert!(open.is_empty());
+        let OpenNodes { open, unseen, pause } = found.recv().expect("it is told");
+        assert!(open.is_empty() && pause.is_none(), "nobody looks");
         assert_eq!(unseen.into_keys().collect::<Vec<_>>(), [4, 5]);
     }
 }

@@ -120,7 +120,7 @@ impl ClusterView<'_> {
             self.workers.iter().filter(|worker| worker.node == Some(node.node_id) && worker.exit.is_none()).collect();
         let store = node.resources.get("object_store_memory").copied().unwrap_or(0.0) as u64;
         let left = store.saturating_sub(node.store_used);
-        let lifetime = node.lifetime.unwrap_or_default();
+        let lifetime = node.lifetime().unwrap_or_default();
         let message = if node.death.is_empty() { None } else { Some(&node.death) };
         let resources = node.resources.iter().map(|(name, amount)| (camel(name), (*amount).into())).collect();
         Ordered::map([

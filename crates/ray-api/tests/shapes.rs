@@ -8,7 +8,7 @@ use oxiray_ray_api::{RayAnswer, profiling, state};
 use oxiray_wire::message::{CallOrigin, DeviceUse, ObjectUse, StateReport, SubmissionState, TaskStage, Variable};
 use oxiray_wire::state::{
     ActorPhase, ActorRow, BundleRow, CallCounts, DiskSpace, DriverProcess, EnvironmentRow, ExitKind, Flow, GroupRow,
-    GroupScheduling, GroupState, JobRow, Lifetime, MeasuredNode, MemoryStatistics, NodeRow, NodeStatistics,
+    GroupScheduling, GroupState, JobRow, Lifetime, MeasuredNode, MemoryStatistics, NodeDaemon, NodeRow, NodeStatistics,
     ObjectCounts, ObjectRow, STATE_VERSION, StateKind, Summary, Tables, TaskKind, TaskRow, TaskSurroundings,
     WorkerDuty, WorkerExit, WorkerRow, WorkerStatistics,
 };
@@ -276,7 +276,7 @@ fn nodes() -> Vec<NodeRow> {
         labels: BTreeMap::from([("ray.io/node-id".to_owned(), node_id().hex())]),
         resources: amounts(),
         available: BTreeMap::from([("CPU".to_owned(), 0.5)]),
-        lifetime: Some(Lifetime { started_ms: 5, ended_ms: 0 }),
+        daemon: Some(NodeDaemon { lifetime: Some(Lifetime { started_ms: 5, ended_ms: 0 }), ..NodeDaemon::default() }),
         devices: vec![DeviceUse {
             resource: "GPU".into(),
             id: "GPU-1".into(),

@@ -138,8 +138,8 @@ const NODES: &[Column<NodeRow>] = &[
     column("node_name", Main, |row| (&row.name).into()),
     column("resources_total", Shown, |row| (&row.resources).into()),
     column("labels", Shown, |row| (&row.labels).into()),
-    column("start_time_ms", Deep, |row| row.lifetime.map(|life| life.started_ms).filter(|ms| *ms > 0).into()),
-    column("end_time_ms", Deep, |row| row.lifetime.map(|life| life.ended_ms).into()),
+    column("start_time_ms", Deep, |row| row.lifetime().map(|life| life.started_ms).filter(|ms| *ms > 0).into()),
+    column("end_time_ms", Deep, |row| row.lifetime().map(|life| life.ended_ms).into()),
 ];
 
 const WORKERS: &[Column<WorkerRow>] = &[

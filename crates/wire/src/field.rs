@@ -13,7 +13,8 @@ use crate::message::{
 use crate::shape::{self, Shape};
 use crate::state::{
     ActorPhase, ChronicleEvent, ChronicleKind, DemandKind, DeviceService, DeviceTier, ExitKind, GroupScheduling,
-    GroupState, HealthState, MemoryTier, ProcessRole, ProfileKind, ReplicaPhase, StateKind, TaskKind, WorkerDuty,
+    GroupState, HealthState, IsolationMode, MemoryTier, ProcessRole, ProfileKind, ReplicaPhase, StateKind, TaskKind,
+    WorkerDuty,
 };
 use bytes::{Buf, BufMut, Bytes};
 use oxiray_ids::{
@@ -492,7 +493,7 @@ macro_rules! numbered {
 numbered! {
     AskedIsolation, DeviceAction, KeyValueAction, LabelOperator, LogAction, MetricKind, ObjectUse, OutOfMemory, StrategyKind, SubmissionAction, SubmissionState,
     TaskStage, TokenAction, ActorPhase, ChronicleEvent, ChronicleKind, DemandKind, DeviceService, DeviceTier, ExitKind, GroupScheduling, GroupState, HealthState,
-    HoldingPhase, MemoryTier, ProcessRole, ProfileKind, StateKind, TaskKind, WorkerDuty,
+    HoldingPhase, IsolationMode, MemoryTier, ProcessRole, ProfileKind, StateKind, TaskKind, WorkerDuty,
 }
 
 /// Lists of numbered alternatives.
@@ -530,7 +531,7 @@ macro_rules! lists_of_alternatives {
     )*};
 }
 
-lists_of_alternatives! { ChronicleKind, StateKind, }
+lists_of_alternatives! { ChronicleKind, DeviceTier, MemoryTier, StateKind, }
 
 /// Reads the word of one of a closed set of alternatives.
 fn of_word<T>(

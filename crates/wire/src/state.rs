@@ -18,12 +18,12 @@ mod words;
 
 pub use chronicle::{ChronicleCursor, ChronicleEntry, ChronicleGap, DevicePart};
 pub use cluster::{
-    ClusterState, ConnectedJob, DaemonState, DeviceCondition, DeviceHolder, DeviceIsolation, DeviceRow, DeviceTold,
-    DrainState, DrainTold, EndTold, ForeignUse, LeftOnNode, MemoryLevel, StoreState, TurnFigures, WaitingRow,
-    WorkerLimits,
+    ClusterState, ConnectedJob, DaemonState, DeviceCondition, DeviceFile, DeviceFiles, DeviceHolder, DeviceIsolation,
+    DeviceRow, DeviceTold, DrainState, DrainTold, EndTold, ForeignUse, LeftOnNode, MemoryLevel, NodeIsolation,
+    RealmDevices, StoreState, TurnFigures, WaitingRow, WorkerLimits,
 };
 pub use device_memory::DeviceMemory;
-pub use explanation::{DeadlockFound, Explanation, NodeVerdict};
+pub use explanation::{DeadlockFound, DevicesChosen, Explanation, NodeVerdict};
 pub use growth::{
     AutoscalerState, BundleRecord, DomainsRecord, FreeShare, FreeShares, GroupEntry, GroupStatus, GrowthView,
     IDLE_TIMEOUT_S, MachineRecord, PlanRecord, ReplicaLimits, ReplicaPhase, ReplicaRecord, SelectorRecord,
@@ -32,13 +32,14 @@ pub use growth::{
 pub use holdings::{Holding, ObjectHolder, ObjectProcess};
 pub use rows::{
     ActorRow, ActorSurroundings, BundleRow, DriverProcess, EnvironmentRow, GoneRow, GroupRow, JobRow, Lifetime,
-    NodeRow, ObjectRow, ProcessStacks, Slots, Tables, TaskRow, TaskSurroundings, WorkerExit, WorkerRow,
+    NodeDaemon, NodeRow, ObjectRow, ProcessStacks, Slots, Tables, TaskRow, TaskSurroundings, WorkerExit, WorkerRow,
 };
 pub use statistics::{DiskSpace, Flow, MeasuredNode, MemoryStatistics, MetricsPlace, NodeStatistics, WorkerStatistics};
 pub use summary::{AttemptCount, CallCounts, ObjectCounts, Summary};
 pub use words::{
     ActorPhase, ChronicleEvent, ChronicleKind, DemandKind, DeviceService, DeviceTier, ExitKind, GroupScheduling,
-    GroupState, HealthState, MemoryTier, ProcessRole, ProfileKind, Severity, StateKind, TaskKind, WorkerDuty,
+    GroupState, HealthState, IsolationMode, MemoryTier, ProcessRole, ProfileKind, Severity, StateKind, TaskKind,
+    WorkerDuty,
 };
 
 use oxiray_fields::Fields;

@@ -250,7 +250,7 @@ pub(super) fn node_definition(source: Source<'_>, row: &NodeRow) -> Json {
         "nodeId": base64(row.node_id.as_bytes()),
         "nodeIpAddress": row.address,
         "labels": row.labels,
-        "startTimestamp": moment(row.lifetime.unwrap_or_default().started_ms * 1_000),
+        "startTimestamp": moment(row.lifetime().unwrap_or_default().started_ms * 1_000),
         "hostname": row.hostname,
         "nodeName": row.name,
         "instanceId": "",

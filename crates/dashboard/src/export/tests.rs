@@ -1,7 +1,7 @@
 use super::*;
 use oxiray_ids::WorkerId;
 use oxiray_wire::message::CallOrigin;
-use oxiray_wire::state::{ChronicleEvent, DrainState, DriverProcess, Lifetime, Tables};
+use oxiray_wire::state::{ChronicleEvent, DrainState, DriverProcess, Lifetime, NodeDaemon, Tables};
 
 fn told() -> Told {
     Told::new("session_1".to_owned())
@@ -24,9 +24,13 @@ fn node() -> NodeRow {
         node_id: NodeId::new([7; 28]),
         alive: true,
         resources: [("CPU".to_owned(), 2.0)].into(),
-        lifetime: Some(Lifetime { started_ms: 1_796_001_096_123, ended_ms: 0 }),
+        daemon: Some(lived(1_796_001_096_123, 0)),
         ..NodeRow::default()
     }
+}
+
+fn lived(started_ms: u64, ended_ms: u64) -> NodeDaemon {
+    NodeDaemon { lifetime: Some(Lifetime { started_ms, ended_ms }), ..NodeDaemon::default() }
 }
 
 #[test]
@@ -44,8 +48,7 @@ fn a_node_is_told_of_when_it_comes_is_emptied_and_goes() {
     let draining = NodeRow { draining: Some(DrainState::default()), ..node() };
     let drained = parsed(&of(draining));
     assert_eq!(drained[0]["nodeLifecycleEvent"]["stateTransitions"][0]["aliveSubState"], "DRAINING");
-    let lifetime = Some(Lifetime { started_ms: 1, ended_ms: 3_000 });
-    let gone = NodeRow { alive: false, death: "it left".to_owned(), lifetime, ..node() };
+    let gone = NodeRow { alive: false, death: "it left".to_owned(), daemon: Some(lived(1, 3_000)), ..node() };
     let ended = parsed(&of(gone.clone()));
     let transition = &ended[0]["nodeLifecycleEvent"]["stateTransitions"][0];
     assert_eq!((&transition["state"], &transition["timestamp"]), (&"DEAD".into(), &"1970-01-01T00:00:03Z".into()));

@@ -50,7 +50,7 @@ pub(crate) fn nodes(tables: &Tables) -> Vec<Row> {
     let devices = tables.devices();
     let of_nodes = by_node(&devices);
     let row = |(place, node): (usize, &NodeRow)| {
-        let life = node.lifetime.unwrap_or_default();
+        let life = node.lifetime().unwrap_or_default();
         let store = amount(&node.resources, "object_store_memory");
         let mut cells = machine_cells(tables.machines.of(node.node_id).filter(|_| node.alive));
         let told = json!({

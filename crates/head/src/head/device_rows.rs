@@ -1,13 +1,18 @@
 //! Who has which device of which machine, as people are told of it.
 
 use super::HeadCore;
+use crate::fairness::Holder;
 use crate::members::{Member, OWN};
+use crate::workers::{Duty, Worker};
 use oxiray_families::device_resources;
+use oxiray_ids::{NodeId, WorkerId};
 use oxiray_machine::Key;
 use oxiray_resources::Quantity;
 use oxiray_scheduler::ResourceRequest;
 use oxiray_wire::message::{DeviceHolding, DeviceUse, HoldingPhase};
-use oxiray_wire::state::{DeviceHolder, DeviceMemory, DeviceRow, DeviceService, HealthState};
+use oxiray_wire::state::{
+    DeviceFiles, DeviceHolder, DeviceMemory, DeviceRow, DeviceService, DevicesChosen, HealthState,
+};
 use std::collections::BTreeSet;
 
 /// The most holders that one message names.
@@ -83,13 +88,13 @@ impl HeadCore {
         let (violations, notes): (Vec<&String>, Vec<&String>) = notes.partition(|note| note.starts_with(VIOLATION));
         let reason = known.and_then(|known| known.reason.clone());
         let holders = member.holdings.of_device(resource, slot).take(holders_max);
+        let files = sizes.and_then(|sizes| sizes.files.get(slot as usize));
         DeviceRow {
             resource: resource.to_owned(),
             family: sizes.map(|sizes| sizes.family.clone()).filter(|family| !family.is_empty()),
             slot,
             id: id.unwrap_or_else(|| slot.to_string()),
             used: used.cloned(),
-            logical: sizes.and_then(|sizes| sizes.logical_from).is_some_and(|from| from <= slot),
             state: if reason.is_some() { DeviceService::Quarantined } else { DeviceService::InService },
             since_ms: reason.as_ref().and_then(|_| self.figures.chronicle.out_since(member.view.node, resource, slot)),
             reason,
@@ -103,6 +108,10 @@ impl HeadCore {
             notes: notes.into_iter().cloned().collect(),
             foreign: known.map(|known| known.foreign.clone()).unwrap_or_default(),
             health: known.map_or(health, |known| known.health),
+            files: Some(DeviceFiles {
+                logical: sizes.and_then(|sizes| sizes.logical_from).is_some_and(|from| from <= slot),
+                nodes: files.map(|files| files.nodes.clone()).unwrap_or_default(),
+            }),
         }
     }
 
@@ -116,6 +125,7 @@ impl HeadCore {
             isolation: of.isolation.clone(),
             memory: of.memory.clone().map(|memory| DeviceMemory { used_bytes, ..memory }),
             is_ending: of.phase == HoldingPhase::Returning,
+            choice: of.choice.clone(),
         }
     }
 
@@ -131,24 +141,100 @@ impl HeadCore {
         }
     }
 
-    /// Who has what a request waits for, in words: parts of devices, on machines where it may run, or else another resource of the
-    /// head's machine.
-    pub(super) fn named_holders(&self, resource: &str, request: &ResourceRequest) -> Vec<String> {
+    /// The devices that a worker has, and why those.
+    pub(super) fn devices_of_worker(&self, worker: WorkerId) -> Vec<DevicesChosen> {
+        let Some(key) = self.clients.key_of(worker) else { return Vec::new() };
+        let Some(member) = self.members.by_key.get(&self.members.member_with(key)) else { return Vec::new() };
+        let mut all: Vec<DevicesChosen> = Vec::new();
+        for of in member.holdings.of_worker(worker) {
+            match all.iter_mut().find(|chosen| chosen.resource == of.resource && chosen.why == of.choice) {
+                Some(chosen) => chosen.slots.push(of.slot),
+                None => all.push(DevicesChosen {
+                    node_id: Some(member.view.node),
+                    address: member.told.ip.clone(),
+                    resource: of.resource.clone(),
+                    slots: vec![of.slot],
+                    is_held: true,
+                    why: of.choice.clone(),
+                    ..DevicesChosen::default()
+                }),
+            }
+        }
+        all
+    }
+
+    /// Who has what a request waits for, in words: parts of devices, on machines where it may run, or else another resource of
+    /// these machines; of the head's alone where not all are to be looked at.
+    pub(super) fn named_holders(&self, resource: &str, request: &ResourceRequest, names_all: bool) -> Vec<String> {
         let may_run = |member: &&Member| request.place.as_deref().is_none_or(|place| place.allows(&member.view));
         let members = || self.members.by_key.values().filter(may_run);
         let on_devices = members().flat_map(|member| member.holdings.of(resource).map(move |of| (member, of)));
         let mut count = members().map(|member| member.holdings.count(resource)).sum();
         let on_devices = on_devices.map(|(member, of)| self.holder_in_short(member, of));
         let mut named: Vec<String> = on_devices.take(HOLDERS_NAMED_MAX).collect();
-        if count == 0 && self.members.by_key.get(&OWN).is_some_and(|own| may_run(&own)) {
-            named = self.own.holders_in_words(resource);
+        if count == 0 {
+            let own = self.members.by_key.get(&OWN).filter(may_run);
+            named = own.map(|_| self.own.holders_in_words(resource)).unwrap_or_default();
             count = named.len();
             named.truncate(HOLDERS_NAMED_MAX);
+            if names_all && !self.members.is_alone() {
+                count += self.name_holders_elsewhere(resource, |member| may_run(&member), &mut named);
+            }
         }
         if count > named.len() {
             named.push(format!("and {} more", count - named.len()));
         }
         named
+    }
+
+    /// Names who has some of a resource without devices on other machines than the head's, as far as there is room, and counts
+    /// them. What runs within a placement group has it from the group.
+    fn name_holders_elsewhere(
+        &self,
+        resource: &str,
+        may_run: impl Fn(&Member) -> bool,
+        named: &mut Vec<String>,
+    ) -> usize {
+        let own = self.own.plan().node;
+        let at = |node: NodeId| self.members.at(node).filter(|member| node != own && may_run(member));
+        let mut count = 0;
+        let mut tell = |text: &dyn Fn() -> String| {
+            count += 1;
+            if named.len() < HOLDERS_NAMED_MAX {
+                named.push(text());
+            }
+        };
+        for (holder, node, amount) in self.pending.fairness.holders_of(resource) {
+            match holder {
+                Holder::Worker(key) => {
+                    let (Some(member), Some(worker)) = (at(node), self.workers.by_key.get(&key)) else { continue };
+                    let amount = self.still_held(worker, resource).unwrap_or(amount);
+                    if !amount.is_zero() {
+                        let (pid, label, ip) = (worker.pid.unwrap_or(0), &worker.label, &member.told.ip);
+                        tell(&|| format!("pid {pid} ({label}: {amount} on {ip})"));
+                    }
+                }
+                Holder::Group(id) => {
+                    let Some(group) = self.groups.known.get(id) else { continue };
+                    let there = group.nodes.iter().zip(&group.description.group.bundles).enumerate();
+                    for (index, (node, bundle)) in there {
+                        let amount = bundle.demand.get(resource);
+                        let Some(member) = node.and_then(at).filter(|_| !amount.is_zero()) else { continue };
+                        let (name, ip) = (|| self.groups.name_of(id), &member.told.ip);
+                        tell(&|| format!("placement group {}, bundle {index} ({amount} on {ip})", name()));
+                    }
+                }
+                Holder::Order(_) => {}
+            }
+        }
+        count
+    }
+
+    /// What an actor holds that needed more to be made; nothing for who holds what it was placed with.
+    fn still_held(&self, worker: &Worker, resource: &str) -> Option<Quantity> {
+        let Duty::Actor(id) = worker.duty else { return None };
+        let making = self.actors.making.get(&id).filter(|_| worker.is_ready)?;
+        Some(making.running().get(resource))
     }
 
     fn holder_in_short(&self, member: &Member, of: &DeviceHolding) -> String {

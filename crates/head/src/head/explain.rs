@@ -4,21 +4,30 @@ use super::HeadCore;
 use crate::actors::{Actor, ActorState};
 use crate::census::CallReport;
 use crate::demands::Need;
-use crate::placement_groups::GroupPhase;
+use crate::members::Member;
+use crate::placement_groups::{GroupPhase, PlacementGroup};
 use crate::queue::{PendingKind, PendingRequest};
 use crate::workers::Duty;
 use oxiray_ids::{ActorId, BundleNumber, NodeId, PlacementGroupId, TaskId};
+use oxiray_machine::choice_in_words;
+use oxiray_resources::{Demand, ResourceName};
 use oxiray_scheduler::{Obstacle, Reason, Rule, Verdict, group_verdicts, verdicts};
 use oxiray_state::state_name;
 use oxiray_wire::message::{Failure, StateQuery, TaskStage};
-use oxiray_wire::state::{Explanation, NodeVerdict};
+use oxiray_wire::state::{DevicesChosen, Explanation, NodeVerdict};
 use std::collections::BTreeMap;
 
 /// The most nodes that one answer names.
 const NODES_MAX: usize = 1_000;
 
+/// The most nodes of which it is told which devices something would get there.
+const REACH_NODES_MAX: usize = 16;
+
 /// The most bundles that one message names.
 const BUNDLES_NAMED_MAX: usize = 16;
+
+/// For how many of those who wait it is looked on all machines at once who has what they need.
+pub(super) const FULLY_NAMED_MAX: usize = 16;
 
 /// What is asked about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,11 +83,13 @@ impl HeadCore {
             }
             ActorState::Alive(worker) => {
                 let on = format!("it runs on node {}", self.node_of_worker(*worker).hex());
-                return Ok(settled("actor", &id.hex(), name, "ALIVE", &on));
+                let told = settled("actor", &id.hex(), name, "ALIVE", &on);
+                return Ok(Explanation { devices: self.devices_of_worker(*worker), ..told });
             }
             ActorState::Starting(worker) => {
                 let on = format!("its constructor runs on node {}", self.node_of_worker(*worker).hex());
-                return Ok(settled("actor", &id.hex(), name, "PENDING_CREATION", &on));
+                let told = settled("actor", &id.hex(), name, "PENDING_CREATION", &on);
+                return Ok(Explanation { devices: self.devices_of_worker(*worker), ..told });
             }
             ActorState::Waiting => "PENDING_CREATION",
             ActorState::Restarting => "RESTARTING",
@@ -128,7 +139,8 @@ impl HeadCore {
         let state = match &group.phase {
             GroupPhase::Removed(why) => return Ok(settled("placement group", &id.hex(), name, "REMOVED", why)),
             GroupPhase::Created => {
-                return Ok(settled("placement group", &id.hex(), name, "CREATED", "all its bundles are set aside"));
+                let told = settled("placement group", &id.hex(), name, "CREATED", "all its bundles are set aside");
+                return Ok(Explanation { devices: self.devices_of_group(group), ..told });
             }
             GroupPhase::Prepared { awaited, .. } => {
                 let nodes: Vec<String> = awaited.iter().map(NodeId::hex).collect();
@@ -158,7 +170,10 @@ impl HeadCore {
             TaskStage::WaitsForWorker => {}
             TaskStage::WaitsForArguments => return done("it waits for its arguments: what makes them has not ended"),
             TaskStage::Sent => return done("it was sent to its worker, which has others to run first"),
-            TaskStage::Runs => return done(&format!("it runs on node {}", self.node_of_worker(latest.by).hex())),
+            TaskStage::Runs => {
+                let told = done(&format!("it runs on node {}", self.node_of_worker(latest.by).hex()))?;
+                return Ok(Explanation { devices: self.devices_of_worker(latest.by), ..told });
+            }
             TaskStage::Finished => return done("it is done"),
             TaskStage::Failed => return done(&latest.record.text),
             TaskStage::Unknown => return done("the process that has it does not say how far it is"),
@@ -188,9 +203,12 @@ impl HeadCore {
             return settled(kind, id, &wanted.label, state, "its runtime environment is being made");
         };
         let count = self.pending.queue.tickets(need).len();
+        let mut devices = Vec::new();
         let nodes = match need {
             Need::ResourceRequest(resource_request) => {
-                self.judged(verdicts(&self.members.all_views(), resource_request))
+                let verdicts = verdicts(&self.members.all_views(), resource_request);
+                devices = self.devices_within_reach(&verdicts, &resource_request.demand);
+                self.judged(verdicts)
             }
             Need::Group(group) => self.judged(group_verdicts(&self.members.all_views(), group)),
             Need::Within { group, bundle, .. } => self.bundles_judged(*group, *bundle),
@@ -198,7 +216,7 @@ impl HeadCore {
         let kept = need.demand().and_then(|demand| self.kept_room_in_words(ticket, demand));
         let deadlock = self.deadlock_around(ticket);
         let found = deadlock.as_ref().map(|found| found.reason.clone());
-        let why = [Some(self.why_it_waits(wanted, need, count)), kept, self.preempted_in_words(need), found];
+        let why = [Some(self.why_it_waits(wanted, need, count, true)), kept, self.preempted_in_words(need), found];
         let why: Vec<String> = why.into_iter().flatten().collect();
         Explanation {
             waits: true,
@@ -206,8 +224,46 @@ impl HeadCore {
             nodes,
             never: Some(self.growth.never_brought(&self.members.all_views(), need)),
             deadlock,
+            devices,
             ..settled(kind, id, &wanted.label, state, &why.join("; "))
         }
+    }
+
+    /// The devices that a demand would get on each machine that has room for it.
+    pub(super) fn devices_within_reach(&self, verdicts: &[Verdict], demand: &Demand) -> Vec<DevicesChosen> {
+        let with_room = verdicts.iter().filter(|verdict| verdict.failed.is_none()).take(REACH_NODES_MAX);
+        let chosen = with_room.filter_map(|verdict| self.members.at(verdict.node)).flat_map(|member| {
+            let view = &member.view;
+            let free = |resource: &ResourceName| view.free_devices.get(resource).cloned().unwrap_or_default();
+            let choices = view.inventory.choices(demand, free).unwrap_or_default().into_iter();
+            choices.filter(|choice| is_told(member, choice.resource.as_str())).map(move |choice| DevicesChosen {
+                node_id: Some(view.node),
+                address: member.told.ip.clone(),
+                resource: choice.resource.to_string(),
+                why: choice_in_words(&choice, false),
+                slots: choice.devices,
+                ..DevicesChosen::default()
+            })
+        });
+        chosen.collect()
+    }
+
+    /// The devices that bundles of a group have.
+    fn devices_of_group(&self, group: &PlacementGroup) -> Vec<DevicesChosen> {
+        let of_bundle = |index: usize| {
+            let member = group.nodes[index].and_then(|node| self.members.at(node));
+            let devices = self.members.devices_of_bundle(group, index).into_iter();
+            devices.map(move |(resource, slots)| DevicesChosen {
+                node_id: member.map(|member| member.view.node),
+                address: member.map(|member| member.told.ip.clone()).unwrap_or_default(),
+                bundle: u32::try_from(index).ok(),
+                resource,
+                slots,
+                is_held: true,
+                ..DevicesChosen::default()
+            })
+        };
+        (0..group.nodes.len()).flat_map(of_bundle).take(NODES_MAX).collect()
     }
 
     /// The living nodes, and the dead ones that are remembered.
@@ -243,7 +299,9 @@ impl HeadCore {
         asked.take(NODES_MAX).map(row).collect()
     }
 
-    pub(super) fn why_it_waits(&self, wanted: &PendingRequest, need: &Need, count: usize) -> String {
+    /// Why something in the queue waits, as a sentence; `names_all` where who holds what it needs is looked for on all machines, and
+    /// of what has no devices not only on the head's.
+    pub(super) fn why_it_waits(&self, wanted: &PendingRequest, need: &Need, count: usize, names_all: bool) -> String {
         let what = format!("{} `{}`", wanted.want.kind(), wanted.label);
         let waited = self.clock.now.saturating_duration_since(wanted.since).as_secs();
         let others = if count > 1 { format!(" ({} more wait for the same)", count - 1) } else { String::new() };
@@ -295,7 +353,7 @@ impl HeadCore {
                 );
             }
         };
-        let holders = self.named_holders(busy.resource.source().as_str(), resource_request);
+        let holders = self.named_holders(busy.resource.source().as_str(), resource_request, names_all);
         let held = if holders.is_empty() { String::new() } else { format!("; held by {}", holders.join(", ")) };
         format!("{what} has waited {waited} s for {demand}{among}{others}: {busy}{held}")
     }
@@ -329,6 +387,11 @@ impl HeadCore {
         });
         free.take(BUNDLES_NAMED_MAX).collect::<Vec<_>>().join(", ")
     }
+}
+
+/// Whether it is known which devices a machine would choose.
+fn is_told(member: &Member, resource: &str) -> bool {
+    !member.told.nearness.iter().any(|of| of.resource == resource && of.numa.is_empty())
 }
 
 fn of_node(node: NodeId, address: &str, rule: Option<&str>, why: String) -> NodeVerdict {

@@ -7,7 +7,7 @@ use oxiray_ids::NodeId;
 use oxiray_machine::cut;
 use oxiray_scheduler::NodeView;
 use oxiray_wire::message::{NodeJoin, StateQuery, StateReport};
-use oxiray_wire::state::{Lifetime, MeasuredNode, NodeRow};
+use oxiray_wire::state::{Lifetime, MeasuredNode, NodeDaemon, NodeRow};
 use std::collections::BTreeSet;
 
 impl HeadCore {
@@ -18,10 +18,17 @@ impl HeadCore {
             store_used: member.state.store_used,
             devices: member.state.uses.clone(),
             draining: self.draining_shown(*key),
+            daemon: Some(NodeDaemon {
+                lifetime: Some(Lifetime { started_ms: member.told.started_ms, ended_ms: 0 }),
+                isolation: member.state.isolation.clone(),
+            }),
             ..described(&member.told, &member.view, "")
         });
         let lost = self.members.lost.iter().map(|lost| NodeRow {
-            lifetime: Some(Lifetime { started_ms: lost.told.started_ms, ended_ms: lost.ended_ms }),
+            daemon: Some(NodeDaemon {
+                lifetime: Some(Lifetime { started_ms: lost.told.started_ms, ended_ms: lost.ended_ms }),
+                isolation: None,
+            }),
             ..described(&lost.told, &lost.view, &lost.how)
         });
         living.chain(lost).collect()
@@ -54,7 +61,6 @@ fn described(told: &NodeJoin, view: &NodeView, death: &str) -> NodeRow {
         node_id: view.node,
         address: told.ip.clone(),
         hostname: told.hostname.clone(),
-        lifetime: Some(Lifetime { started_ms: told.started_ms, ended_ms: 0 }),
         name: told.name.clone(),
         socket: format!("{}/socket", told.session),
         alive: is_alive,

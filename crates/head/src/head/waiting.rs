@@ -1,6 +1,7 @@
 //! Who waits for resources: served when there are some, told what is in the way when there are none.
 
 use super::HeadCore;
+use super::explain::FULLY_NAMED_MAX;
 use super::placing::Share;
 use crate::clock::Alarm;
 use crate::demands::Need;
@@ -133,8 +134,8 @@ impl HeadCore {
             };
             due.push((wanted.clone(), waiting.resource_request.clone(), waiting.count));
         }
-        for (wanted, need, count) in due {
-            let text = self.why_it_waits(&wanted, &need, count);
+        for (place, (wanted, need, count)) in due.into_iter().enumerate() {
+            let text = self.why_it_waits(&wanted, &need, count, place < FULLY_NAMED_MAX);
             let Some(detail) = self.jobs.details.get_mut(&wanted.claimant.job) else { continue };
             if detail.is_news(need) {
                 let driver = detail.driver;

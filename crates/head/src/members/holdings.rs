@@ -1,5 +1,6 @@
 //! Who holds which parts of a member's devices, as it tells.
 
+use oxiray_ids::WorkerId;
 use oxiray_wire::message::{DeviceHolding, HoldingPhase};
 use std::collections::BTreeMap;
 
@@ -48,6 +49,12 @@ impl Holdings {
     /// Those of all devices of a resource.
     pub(crate) fn of(&self, resource: &str) -> impl Iterator<Item = &DeviceHolding> {
         self.by_resource.get(resource).into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// Those of one worker.
+    pub(crate) fn of_worker(&self, worker: WorkerId) -> impl Iterator<Item = &DeviceHolding> {
+        let all = self.by_resource.values().flat_map(BTreeMap::values);
+        all.filter(move |of| of.worker == Some(worker))
     }
 
     /// How many they are.

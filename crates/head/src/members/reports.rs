@@ -1,7 +1,7 @@
 //! What members tell of themselves, as the scheduler sees it.
 
 use oxiray_ids::NodeId;
-use oxiray_resources::{Capacity, Inventory, Quantity, ResourceName, Room, memory_of};
+use oxiray_resources::{Capacity, Inventory, Quantity, ResourceName, Room, Topology, memory_of};
 use oxiray_scheduler::NodeView;
 use oxiray_wire::message::{Amount, BundleFree, DevicesFree, NodeJoin, NodeState};
 use std::collections::BTreeMap;
@@ -13,6 +13,11 @@ pub(crate) fn view_of(told: &NodeJoin) -> Option<NodeView> {
     let mut inventory = Inventory::new(totals).ok()?;
     for of in &told.device_sizes {
         inventory = inventory.with_device_memory(ResourceName::new(&of.resource).ok()?, of.bytes.clone());
+    }
+    for of in &told.nearness {
+        if let Some(topology) = Topology::of_parts(&of.numa, &of.near) {
+            inventory = inventory.with_topology(ResourceName::new(&of.resource).ok()?, topology);
+        }
     }
     let mut view =
         NodeView { node, inventory, free: BTreeMap::new(), free_devices: BTreeMap::new(), labels: told.labels.clone() };

@@ -142,7 +142,7 @@ fn who_is_watched_is_said_to_be_where_its_nodes_are_known() {
     let mut offer = machine("nvidia", 2, None);
     let decided =
         |offer: &Offer| decide(&plan(Isolation::Watch, &ALL), offer, &[1], &[1]).expect("nothing is required");
-    assert_eq!(decided(&offer).told, DeviceIsolation { tier: DeviceTier::Watched, reason: String::new() });
+    assert_eq!(decided(&offer).told, DeviceIsolation { tier: DeviceTier::Watched, ..DeviceIsolation::default() });
     assert!(decided(&offer).fence.is_none() && decided(&offer).by_cgroup.is_none());
     offer.devices[0].slots[1] = None;
     let told = decided(&offer).told;

@@ -11,8 +11,10 @@ use oxiray_accelerators::{WorkerEnvironment, environment, unusable_together, vis
 use oxiray_families::{device_resource, device_resources};
 use oxiray_ids::{JobId, WorkerId};
 use oxiray_resources::{DeviceShares, Grant, Quantity, ResourceName};
-use oxiray_wire::message::{Amount, Assign, DeviceFacts, DeviceNumbers, Devices, Environment, Variable, Welcome};
-use oxiray_wire::state::{DeviceTier, MemoryTier};
+use oxiray_wire::message::{
+    Amount, AskedIsolation, Assign, DeviceFacts, DeviceNumbers, Devices, Environment, Variable, Welcome,
+};
+use oxiray_wire::state::{DeviceIsolation, DeviceTier, MemoryTier, RealmDevices};
 use std::collections::BTreeMap;
 
 /// How many threads numeric libraries start.
@@ -224,20 +226,35 @@ impl NodeCore {
         } else {
             self.devices.open.fenced.remove(&key);
         }
-        if self
-            .workers
-            .get(&key)
-            .and_then(|worker| worker.grant.as_ref())
-            .is_some_and(|grant| !grant.devices().is_empty())
-        {
-            self.devices.isolation.insert(key, decision.told);
+        let worker = self.workers.get(&key);
+        let granted = worker.and_then(|worker| worker.grant.as_ref()).filter(|grant| !grant.devices().is_empty());
+        if granted.is_some() {
+            let mut realm: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+            for (resource, slot) in self.open_to(key) {
+                realm.entry(resource).or_default().push(slot);
+            }
+            let realm = realm.into_iter().map(|(resource, slots)| RealmDevices { resource, slots }).collect();
+            self.devices.isolation.insert(key, DeviceIsolation { realm, ..decision.told });
         }
+    }
+
+    /// How this node keeps processes from devices is another way now, or is known for the first time.
+    pub(super) fn settle_isolation(&mut self) {
+        let first = self.ledger.inventory().totals().map(|(name, _)| name).find(|name| name.is_device());
+        self.devices.kept = first.map(|resource| {
+            let one: Slots<'_> = vec![(resource.as_str(), vec![0])];
+            let decision = self.around(&Environment::default(), |around| {
+                self.plan.isolation.decide(AskedIsolation::Unsaid, &self.plan.offer, (&one, &one), around)
+            });
+            self.plan.isolation.of_node(decision, self.watch_period_s())
+        });
     }
 
     /// ISOLATION-1: a worker's fence could not be made.
     pub fn fence_failed(&mut self, key: Key, why: &str) {
         self.log(format!("worker {key} cannot be fenced and is ended: {why}. No cgroup is counted on from here on"));
         self.plan.isolation.breaks(why);
+        self.settle_isolation();
         self.kill_worker(key);
         // What their cgroups refuse them since they were born is not exchanged for what they are granted any more.
         let is_spare = |worker: &Worker| worker.duty == Duty::Spare;

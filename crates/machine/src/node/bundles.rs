@@ -1,10 +1,11 @@
 //! What is set aside for placement groups: all bundles of an order, or none.
 
 use super::NodeCore;
+use crate::choice::{OF_BUNDLE, choice_in_words};
 use crate::encoding::devices_free;
 use crate::{BundleKey, amounts, demand};
 use oxiray_ids::{BundleNumber, PlacementGroupId};
-use oxiray_resources::{BundleId, Demand, Grant, GrantId};
+use oxiray_resources::{BundleId, Demand, DeviceChoice, Grant, GrantId, ResourceName};
 use oxiray_wire::message::{BundleAsked, BundleFree, BundleName, GroupPrepare, GroupPrepared, GroupRelease, Place};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,7 +41,12 @@ impl NodeCore {
     /// What an order is granted: of the machine, or within the bundles that it names.
     pub(super) fn grant_for_head(&mut self, order: &Place) -> Option<Grant> {
         let wanted = demand(&order.demand)?;
-        let Some(group) = order.group else { return self.ledger.grant(&wanted).ok() };
+        let Some(group) = order.group else {
+            let choices = self.choices(&wanted);
+            let grant = self.ledger.grant(&wanted).ok()?;
+            self.remember_choices(&grant, choices);
+            return Some(grant);
+        };
         let head = self.head.as_ref()?;
         let part = |asked: &BundleAsked| Some((head.bundles.get((group, asked.bundle))?, demand(&asked.demand)?));
         let mut parts: BTreeMap<BundleId, Demand> = order.further.iter().map(part).collect::<Option<_>>()?;
@@ -51,7 +57,38 @@ impl NodeCore {
             return None;
         }
         let parts: Vec<(BundleId, Demand)> = parts.into_iter().collect();
-        self.ledger.grant_within(&parts)
+        let grant = self.ledger.grant_within(&parts)?;
+        for devices in grant.devices() {
+            self.devices.choices.insert((grant.id(), devices.resource.to_string()), OF_BUNDLE.to_owned());
+        }
+        Some(grant)
+    }
+
+    /// Which devices a demand is about to be granted, and why.
+    fn choices(&self, wanted: &Demand) -> Vec<DeviceChoice> {
+        let free = |resource: &ResourceName| self.ledger.free_per_device(resource.as_str());
+        self.ledger.inventory().choices(wanted, free).unwrap_or_default()
+    }
+
+    fn remember_choices(&mut self, grant: &Grant, choices: Vec<DeviceChoice>) {
+        for choice in choices {
+            let granted = grant.devices_of(choice.resource.as_str()).iter().map(|share| share.device);
+            if granted.eq(choice.devices.iter().copied()) {
+                let key = (grant.id(), choice.resource.to_string());
+                self.devices.choices.insert(key, choice_in_words(&choice, true));
+            }
+        }
+    }
+
+    /// A grant has another number.
+    pub(super) fn choices_pass(&mut self, before: GrantId, now: GrantId) {
+        let of_grant = |(grant, _): &(GrantId, String)| *grant == before;
+        let keys: Vec<_> = self.devices.choices.keys().filter(|key| of_grant(key)).cloned().collect();
+        for key in keys {
+            if let Some(words) = self.devices.choices.remove(&key) {
+                self.devices.choices.insert((now, key.1), words);
+            }
+        }
     }
 
     /// What is free within each bundle that is set aside.

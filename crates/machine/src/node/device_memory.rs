@@ -99,6 +99,7 @@ impl NodeCore {
             "worker {key} cannot be kept to the memory of its GPU by `{tier}` and is ended: {why}. `{tier}` is not used from here on"
         ));
         self.plan.isolation.memory.breaks(tier);
+        self.settle_isolation();
         self.devices.holdings.is_due = true;
         self.kill_worker(key);
     }

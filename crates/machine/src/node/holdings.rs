@@ -49,6 +49,8 @@ impl NodeCore {
         let before = std::mem::replace(&mut self.devices.holdings.told, now);
         self.devices.holdings.changes = changes;
         let now = &self.devices.holdings.told;
+        let granted: BTreeSet<GrantId> = now.keys().map(|(_, _, grant)| *grant).collect();
+        self.devices.choices.retain(|(grant, _), _| granted.contains(grant));
         let over = before.iter().filter(|(part, _)| !now.contains_key(*part)).map(|(_, of)| DeviceHolding {
             resource: of.resource.clone(),
             slot: of.slot,
@@ -81,6 +83,7 @@ impl NodeCore {
                         slot,
                         grant: grant.number(),
                         share: share.units(),
+                        choice: self.devices.choices.get(&(grant, name.to_string())).cloned().unwrap_or_default(),
                         ..self.holder(&part, by_grant.get(&grant).copied())
                     };
                     all.insert(part, of);

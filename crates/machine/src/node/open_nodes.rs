@@ -6,7 +6,7 @@ use super::NodeCore;
 use crate::Effect;
 use crate::alarm::Alarm;
 use crate::device_checks::{DeviceSlot, devices_of};
-use crate::devices::{Opened, OpenedBy};
+use crate::devices::{Looks, Opened, OpenedBy};
 use crate::names::Key;
 use crate::worker::Worker;
 use oxiray_accelerators::NodeNumber;
@@ -38,6 +38,8 @@ pub struct OpenNodes {
     pub open: Vec<OpenNode>,
     /// The workers, by their processes, that could not be looked at whole, and why.
     pub unseen: BTreeMap<u32, String>,
+    /// How long no other look is made after this one; nothing where nobody can look.
+    pub pause: Option<Duration>,
 }
 
 impl NodeCore {
@@ -62,11 +64,15 @@ impl NodeCore {
 
     /// What one look found. Of a worker that could not be looked at it is not said any more that it is watched.
     pub fn nodes_opened(&mut self, found: &OpenNodes) {
+        let looks = found.pause.map_or(Looks::Never, Looks::After);
+        if std::mem::replace(&mut self.devices.open.looks, looks) != looks {
+            self.settle_isolation();
+        }
         let by_pid: BTreeMap<u32, Key> = self.serving().filter_map(|(key, worker)| Some((worker.pid?, key))).collect();
         for (pid, why) in &found.unseen {
             let told = by_pid.get(pid).and_then(|worker| self.devices.isolation.get_mut(worker));
             if let Some(told) = told.filter(|told| told.tier == DeviceTier::Watched) {
-                *told = DeviceIsolation { tier: DeviceTier::Variable, reason: why.clone() };
+                *told = DeviceIsolation { tier: DeviceTier::Variable, reason: why.clone(), ..told.clone() };
                 self.devices.holdings.is_due = true;
             }
         }
@@ -140,6 +146,19 @@ impl NodeCore {
     fn watched(&self) -> impl Iterator<Item = (Key, &Worker)> {
         let is_asked = |worker: &Worker| self.plan.isolation.of(worker.environment.isolation) >= Isolation::Watch;
         self.serving().filter(move |(key, worker)| is_asked(worker) && !self.devices.open.fenced.contains(key))
+    }
+
+    /// Between two looks, in seconds; nothing where nobody looks.
+    pub(super) fn watch_period_s(&self) -> Option<u32> {
+        let is_asked = self.plan.isolation.asked >= Isolation::Watch && self.has_own_nodes();
+        let pause = match self.devices.open.looks {
+            Looks::NoneYet if is_asked => Duration::ZERO,
+            Looks::After(pause) => pause,
+            Looks::NoneYet | Looks::Never => return None,
+        };
+        // A look that comes too early is left out.
+        let looks = pause.as_millis().div_ceil(LOOKED_AT_EVERY.as_millis()).max(1);
+        u32::try_from(looks * u128::from(LOOKED_AT_EVERY.as_secs())).ok()
     }
 
     fn has_own_nodes(&self) -> bool {

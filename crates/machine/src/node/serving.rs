@@ -2,7 +2,7 @@
 
 use super::NodeCore;
 use super::assign::device_numbers;
-use crate::encoding::{device_sizes, devices_free};
+use crate::encoding::{device_sizes, devices_free, nearness};
 use crate::environments::merged;
 use crate::isolation::Refusal;
 use crate::memory::Caller;
@@ -58,6 +58,7 @@ impl NodeCore {
             listens,
             device_sizes: device_sizes(self.ledger.inventory(), &self.plan.offer),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            nearness: nearness(self.ledger.inventory()),
         }
     }
 
@@ -230,7 +231,9 @@ impl NodeCore {
         if grant.demand() == running {
             return (grant, None);
         }
+        let before = grant.id();
         let (running, surplus) = self.ledger.divide(grant, running);
+        self.choices_pass(before, running.id());
         (running, Some(surplus))
     }
 
@@ -323,6 +326,17 @@ impl NodeCore {
             amounts(available.iter().filter(|(name, _)| !name.is_device()).map(|(name, amount)| (name, *amount)));
         let (uses, conditions) = (self.devices.measured.uses.clone(), self.device_conditions());
         let (store_used, withdrawn_labels) = (self.usage.store_used, self.devices.health.links.withdrawn_labels());
-        NodeState { order, free, devices, store_used, uses, conditions, withdrawn_labels, ..NodeState::default() }
+        let isolation = self.devices.kept.clone();
+        NodeState {
+            order,
+            free,
+            devices,
+            store_used,
+            uses,
+            conditions,
+            withdrawn_labels,
+            isolation,
+            ..NodeState::default()
+        }
     }
 }

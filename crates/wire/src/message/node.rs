@@ -7,7 +7,7 @@ use super::{
     ActorCreate, Amount, BundleAsked, BundleFree, BundleName, ConnectionTicket, Driver, Environment, Failure,
     OutOfMemory,
 };
-use crate::state::{DeviceCondition, DeviceIsolation, DeviceMemory, NodeStatistics};
+use crate::state::{DeviceCondition, DeviceFiles, DeviceIsolation, DeviceMemory, NodeIsolation, NodeStatistics};
 use bytes::Bytes;
 use oxiray_fields::Fields;
 use oxiray_ids::{ActorId, BundleNumber, JobId, NodeId, PlacementGroupId, WorkerId, WorkerNumber};
@@ -84,6 +84,24 @@ pub struct NodeJoin {
     /// The version of its daemon.
     #[field(13)]
     pub version: String,
+    /// How near its devices are to each other, of resources where that makes a difference for who gets which.
+    #[field(14)]
+    pub nearness: Vec<DeviceNearness>,
+}
+
+/// How near the devices of one resource are to each other.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
+pub struct DeviceNearness {
+    /// The resource.
+    #[field(1)]
+    pub resource: String,
+    /// Of each device, by its number, the number of the first one that is on the same NUMA node; nothing where they are too many to
+    /// tell.
+    #[field(2)]
+    pub numa: Vec<u32>,
+    /// How near each two are, row by row: the larger the nearer.
+    #[field(3)]
+    pub near: Vec<u32>,
 }
 
 /// How large the devices of one resource are, and what they are called.
@@ -104,6 +122,9 @@ pub struct DeviceSizes {
     /// The key of the family of accelerators that they are of; empty where the node does not say.
     #[field(5)]
     pub family: String,
+    /// The files of each, by its number; nothing where none are known.
+    #[field(6)]
+    pub files: Vec<DeviceFiles>,
 }
 
 /// member → head: its ledger changed.
@@ -144,6 +165,9 @@ pub struct NodeState {
     /// The names of labels that it joined with and that do not hold for now.
     #[field(21)]
     pub withdrawn_labels: Vec<String>,
+    /// How it keeps processes from devices; nothing where it has none.
+    #[field(22)]
+    pub isolation: Option<NodeIsolation>,
 }
 
 /// A part of a device that is granted.
@@ -191,6 +215,9 @@ pub struct DeviceHolding {
     /// The number of the bundle that has it, where no worker has.
     #[field(14)]
     pub bundle: Option<BundleNumber>,
+    /// Why it is this device and not another one, in words.
+    #[field(15)]
+    pub choice: String,
 }
 
 /// How far a grant of a part of a device is.

@@ -2,7 +2,7 @@
 
 use super::device_memory::DeviceMemory;
 use super::rows::{ActorRow, GroupRow, NodeRow, WorkerRow};
-use super::words::{DemandKind, DeviceService, DeviceTier, HealthState};
+use super::words::{DemandKind, DeviceService, DeviceTier, HealthState, IsolationMode, MemoryTier};
 use super::{Amounts, AutoscalerState, StandingRecord};
 use crate::message::DeviceUse;
 use oxiray_fields::Fields;
@@ -82,9 +82,6 @@ pub struct DeviceRow {
     #[field(5)]
     #[serde(rename = "use")]
     pub used: Option<DeviceUse>,
-    /// Whether it was declared without being there.
-    #[field(6)]
-    pub logical: bool,
     /// Whether it is given to anybody.
     #[field(7)]
     pub state: DeviceService,
@@ -114,6 +111,44 @@ pub struct DeviceRow {
     /// nothing where it is in service.
     #[field(15)]
     pub since_ms: Option<u64>,
+    /// As which files it is there. Number 6 was whether it is there at all.
+    #[field(16)]
+    #[serde(flatten)]
+    pub files: Option<DeviceFiles>,
+}
+
+impl DeviceRow {
+    /// Whether it was declared without being there.
+    pub fn is_logical(&self) -> bool {
+        self.files.as_ref().is_some_and(|files| files.logical)
+    }
+}
+
+/// As which files a device is there.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DeviceFiles {
+    /// Whether it was declared without being there.
+    #[field(1)]
+    pub logical: bool,
+    /// The device nodes that are its own, where they are known.
+    #[field(2)]
+    pub nodes: Vec<DeviceFile>,
+}
+
+/// A device node: a file through which a process reaches a device.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DeviceFile {
+    /// Where it is, as `/dev/nvidia0`.
+    #[field(1)]
+    pub path: String,
+    /// The driver's number, by which the kernel knows it; nothing where a recorded machine does not tell it.
+    #[field(2)]
+    pub major: Option<u32>,
+    /// The driver's number for the device, likewise.
+    #[field(3)]
+    pub minor: Option<u32>,
 }
 
 /// What a process has of a device that its node did not start.
@@ -211,6 +246,9 @@ pub struct DeviceHolder {
     /// Whether it ends, or is dead and the device may not have forgotten it yet.
     #[field(6)]
     pub is_ending: bool,
+    /// Why it has this device and not another one, in words; empty where its node does not say.
+    #[field(7)]
+    pub choice: String,
 }
 
 /// What keeps a process from devices that it was not granted.
@@ -223,6 +261,45 @@ pub struct DeviceIsolation {
     /// Why it is less than its node was started with; empty where it is not.
     #[field(2)]
     pub reason: String,
+    /// The devices that it may open: what it was granted, and within a placement group what that has on its node.
+    #[field(3)]
+    pub realm: Vec<RealmDevices>,
+}
+
+/// The devices of one resource that a process may open.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RealmDevices {
+    /// The resource.
+    #[field(1)]
+    pub resource: String,
+    /// Their numbers on the node, in ascending order.
+    #[field(2)]
+    pub slots: Vec<u32>,
+}
+
+/// How a node keeps processes from devices, and from memory of devices, that they were not granted.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeIsolation {
+    /// How far, as the node was started.
+    #[field(1)]
+    pub asked: IsolationMode,
+    /// By what the kernel can refuse processes the devices of this node, strongest first.
+    #[field(2)]
+    pub means: Vec<DeviceTier>,
+    /// What keeps a process from other devices here that asks for no more than the node was started with.
+    #[field(3)]
+    pub in_force: DeviceTier,
+    /// Why that is less than was asked for; empty where it is not.
+    #[field(4)]
+    pub reason: String,
+    /// Between two looks at what processes have open, in seconds, as long as it took last; nothing where nobody looks.
+    #[field(5)]
+    pub watch_period_s: Option<u32>,
+    /// What keeps processes to the memory of a device that they asked for, of which the strongest that holds for one is in force.
+    #[field(6)]
+    pub memory_tiers: Vec<MemoryTier>,
 }
 
 /// Those that wait for the same resources.

@@ -41,6 +41,37 @@ pub struct Explanation {
     #[field(10)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadlock: Option<DeadlockFound>,
+    /// The devices that it has, or would get where there is room for it, by machines.
+    #[field(11)]
+    pub devices: Vec<DevicesChosen>,
+}
+
+/// The devices of one resource that something has on one machine, or would get there, and why those.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DevicesChosen {
+    /// The node.
+    #[field(1)]
+    pub node_id: Option<NodeId>,
+    /// Its address.
+    #[field(2)]
+    pub address: String,
+    /// The number of the bundle that has them; nothing where none has.
+    #[field(3)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bundle: Option<u32>,
+    /// The resource.
+    #[field(4)]
+    pub resource: String,
+    /// Their numbers on the node, in ascending order.
+    #[field(5)]
+    pub slots: Vec<u32>,
+    /// Whether it has them.
+    #[field(6)]
+    pub is_held: bool,
+    /// Why those, in words; empty where its node does not say.
+    #[field(7)]
+    pub why: String,
 }
 
 /// Processes that wait for what others of them hold.

@@ -1,7 +1,7 @@
 //! Rows of the lists. Each kind of list has one type of rows, whoever reads it.
 
 use super::Amounts;
-use super::cluster::DrainState;
+use super::cluster::{DrainState, NodeIsolation};
 use super::statistics::MeasuredNode;
 use super::words::{ActorPhase, ExitKind, GroupScheduling, GroupState, StateKind, TaskKind, WorkerDuty};
 use crate::message::{
@@ -140,10 +140,35 @@ pub struct NodeRow {
     /// How it is being emptied, where it is.
     #[field(14)]
     pub draining: Option<DrainState>,
+    /// Its daemon. Number 15 was the first of its fields.
+    #[field(16)]
+    #[serde(flatten)]
+    pub daemon: Option<NodeDaemon>,
+}
+
+impl NodeRow {
+    /// From when on it is or was there, and until when.
+    pub fn lifetime(&self) -> Option<Lifetime> {
+        self.daemon.as_ref()?.lifetime
+    }
+
+    /// How it keeps processes from devices; nothing where it has none, and where it is dead.
+    pub fn isolation(&self) -> Option<&NodeIsolation> {
+        self.daemon.as_ref()?.isolation.as_ref()
+    }
+}
+
+/// The daemon of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeDaemon {
     /// From when on, and until when.
-    #[field(15)]
+    #[field(1)]
     #[serde(skip)]
     pub lifetime: Option<Lifetime>,
+    /// How it keeps processes from devices; nothing where the node has none, and where it is dead.
+    #[field(2)]
+    pub isolation: Option<NodeIsolation>,
 }
 
 /// From when until when a node is or was there.

@@ -271,6 +271,18 @@ words! {
         Ill = 2: "ill",
     }
 
+    /// How far a node keeps processes from devices that they were not granted, weakest first.
+    IsolationMode {
+        /// By variables.
+        Variable = 1: "variable",
+        /// By variables, and by a look at what they have open.
+        Watch = 2: "watch",
+        /// By the kernel where it can.
+        Fence = 3: "fence",
+        /// By the kernel, or requests are refused.
+        Require = 4: "require",
+    }
+
     /// What keeps a process from devices that it was not granted, weakest first.
     DeviceTier {
         /// Variables that list its devices, which it may ignore.

@@ -6,8 +6,10 @@ use super::*;
 use oxiray_accelerators::DeviceUse;
 use oxiray_families::{ProcessMemory, Usage};
 use oxiray_ids::{NodeId, PlacementGroupId};
+use oxiray_resources::{Demand, Quantity, ResourceName};
+use oxiray_scheduler::verdicts;
 use oxiray_wire::message::{DeviceHolding, HoldingPhase, LeaseKill, NodeState, StateFilter, StateQuery};
-use oxiray_wire::state::{DeviceCondition, DeviceRow, DeviceService, DeviceTier, MemoryTier};
+use oxiray_wire::state::{DeviceCondition, DeviceRow, DeviceService, DeviceTier, Explanation, MemoryTier};
 
 const MEMBER: NodeId = NodeId::new([7; 28]);
 const GIB: u64 = 1 << 30;
@@ -28,9 +30,81 @@ fn rows(world: &World) -> Vec<DeviceRow> {
 
 /// Why an actor waits, as it is explained.
 fn why(world: &World, actor: u8) -> String {
+    explained(world, actor).reason
+}
+
+/// All that is explained of an actor.
+fn explained(world: &World, actor: u8) -> Explanation {
     let filters = vec![StateFilter { value: id(actor).hex(), ..StateFilter::default() }];
     let asked = StateQuery { filters, ..StateQuery::default() };
-    world.core.as_head().explanation(&asked, &[]).expect("it is known").reason
+    world.core.as_head().explanation(&asked, &[]).expect("it is known")
+}
+
+/// Two machines of which the second has four GPUs: 0-1 and 2-3 are linked.
+fn with_linked() -> Pair {
+    let (mut head, member) = (World::new(1, 0), World::member_with_linked_pairs(MEMBER));
+    let stream = head.core.new_key();
+    let mut pair = Pair { head, member, stream };
+    pair.join();
+    pair
+}
+
+#[test]
+fn who_has_devices_or_would_get_some_is_told_which_and_why_those() {
+    let mut pair = with_linked();
+    let driver = pair.head.driver();
+    for (number, count) in [(1, 1), (2, 2)] {
+        pair.head.say(driver, actor(number, &[("GPU", 10_000 * count)], &[("GPU", 10_000 * count)]));
+        pair.exchange();
+    }
+    let [single] = &explained(&pair.head, 1).devices[..] else { panic!("it has one") };
+    assert_eq!((single.node_id, single.address.as_str(), single.is_held), (Some(MEMBER), "127.0.0.1", true));
+    assert_eq!((single.resource.as_str(), &single.slots[..]), ("GPU", &[0][..]));
+    assert_eq!(single.why, "the lowest of those that were free whose nearest neighbour was the farthest off");
+    let [two] = &explained(&pair.head, 2).devices[..] else { panic!("they are of one kind") };
+    assert_eq!((&two.slots[..], two.is_held), (&[2, 3][..], true));
+    assert_eq!(two.why, "the nearest to each other that were free (one NUMA node, NV4 between each two)");
+    let row = rows(&pair.head).into_iter().find(|row| row.slot == 3).expect("four are listed");
+    assert_eq!(row.holders[0].choice, two.why);
+    pair.head.say(driver, actor(3, &[("GPU", 20_000)], &[("GPU", 20_000)]));
+    assert!(explained(&pair.head, 3).devices.is_empty(), "one is free, and nowhere is room");
+}
+
+#[test]
+fn devices_that_something_would_get_are_told_by_the_nearness_that_its_machine_told() {
+    let pair = with_linked();
+    let head = pair.head.core.as_head();
+    let demand = Demand::new([(ResourceName::GPU, Quantity::whole(2))]).expect("a demand");
+    let verdicts = verdicts(&head.members.all_views(), &demand.clone().into());
+    let told = head.devices_within_reach(&verdicts, &demand);
+    let [chosen] = &told[..] else { panic!("one machine has some: {told:?}") };
+    assert_eq!((chosen.node_id, &chosen.slots[..], chosen.is_held), (Some(MEMBER), &[0, 1][..], false));
+    assert_eq!(chosen.why, "the nearest to each other that are free (one NUMA node, NV4 between each two)");
+}
+
+#[test]
+fn who_has_processors_of_another_machine_is_named() {
+    let mut pair = Pair::new(0, 2);
+    let driver = pair.head.driver();
+    pair.head.say(driver, request(1, &[("CPU", 20_000)]));
+    pair.exchange();
+    let (_, worker) = pair.head.granted(driver, 1);
+    pair.head.say(driver, actor(2, &[CPU], &[CPU]));
+    let pid = pair.head.core.as_head().workers.pid_of(worker).expect("it has a process");
+    let held = format!("held by pid {pid} (f: 2 on 127.0.0.1)");
+    assert!(why(&pair.head, 2).contains(&held), "{}", why(&pair.head, 2));
+    let waiting = pair.head.core.report(1, &StoreFigures::default(), 0).state.expect("a state").waiting;
+    assert!(waiting[0].why.contains(&held), "{waiting:?}");
+
+    let mut pair = Pair::new(0, 18);
+    let driver = pair.head.driver();
+    for number in 1..=18 {
+        pair.head.say(driver, request(number, &[CPU]));
+        pair.exchange();
+    }
+    pair.head.say(driver, actor(2, &[CPU], &[CPU]));
+    let told = why(&pair.head, 2);
+    assert_eq!((told.matches("(f: 1 on 127.0.0.1)").count(), told.ends_with(", and 2 more")), (16, true), "{told}");
 }
 
 /// The member's driver says what a process and one that it started have of the GPU.
@@ -48,7 +122,7 @@ fn measured(pair: &mut Pair, pid: u32, bytes: [u64; 2]) {
 fn who_has_a_device_of_another_machine_is_told_as_for_the_heads_own() {
     let mut pair = pair();
     let row = rows(&pair.head).pop().expect("a GPU that nobody has is listed");
-    assert_eq!((row.resource.as_str(), row.slot, row.node, row.logical), ("GPU", 0, Some(MEMBER), true));
+    assert_eq!((row.resource.as_str(), row.slot, row.node, row.is_logical()), ("GPU", 0, Some(MEMBER), true));
     assert!(row.holders.is_empty() && row.family.is_some_and(|family| family == "nvidia"));
 
     let driver = pair.head.driver();

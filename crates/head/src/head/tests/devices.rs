@@ -6,7 +6,9 @@ use oxiray_families::{Health, ProcessMemory, Recovery, Usage};
 use oxiray_ids::NodeId;
 use oxiray_machine::{OpenNode, OpenNodes};
 use oxiray_wire::message::ChronicleFollow;
-use oxiray_wire::state::{ChronicleEntry, ChronicleEvent, DeviceCondition, DeviceService};
+use oxiray_wire::state::{
+    ChronicleEntry, ChronicleEvent, DeviceCondition, DeviceService, DeviceTier, IsolationMode, MemoryTier, NodeIsolation, RealmDevices,
+};
 
 #[test]
 fn a_device_that_does_not_forget_the_dead_is_taken_out_of_service() {
@@ -294,6 +296,7 @@ fn what_is_open_without_a_grant_is_told_once_and_for_as_long_as_it_is() {
         open(900, 900, 1),
     ]));
     world.settle();
+    assert_eq!(isolation(&world).watch_period_s, None, "nobody can look who names no pause");
     let told = format!("f (pid {pid}, granted GPU 0): its process 901 has GPU 1 open (/dev/nvidia1)");
     assert_eq!((violations(&world, 0), violations(&world, 1)), (vec![], vec![told.clone()]));
     assert_eq!(world.notices(driver).iter().filter(|notice| notice.starts_with(&told)).count(), 1);
@@ -313,6 +316,47 @@ fn what_is_open_without_a_grant_is_told_once_and_for_as_long_as_it_is() {
     world.pass(Duration::from_secs(5));
     assert!(violations(&world, 1).is_empty(), "a look that ended late tells nothing of who is gone");
     assert!(world.looked_at.len() <= looks + 1, "nobody serves any more");
+}
+
+/// How the head's node keeps processes from devices.
+fn isolation(world: &World) -> NodeIsolation {
+    let state = world.core.report(1, &StoreFigures::default(), 0).state.expect("a state");
+    state.nodes[0].isolation().expect("it has devices").clone()
+}
+
+#[test]
+fn a_node_tells_how_it_keeps_devices_and_how_often_it_looks() {
+    let mut world = World::with_own_nodes(2, 2);
+    let told = isolation(&world);
+    assert_eq!((told.asked, told.in_force), (IsolationMode::Watch, DeviceTier::Watched));
+    assert_eq!((told.watch_period_s, told.means.len(), told.reason.as_str()), (Some(1), 0, ""));
+    assert_eq!(told.memory_tiers, [MemoryTier::Framework, MemoryTier::Watched]);
+    for (pause_ms, period_s) in [(20, 1), (1_500, 2), (35_001, 36)] {
+        let pause = Some(Duration::from_millis(pause_ms));
+        world.core.nodes_opened(&OpenNodes { pause, ..opened([]) });
+        world.settle();
+        assert_eq!(isolation(&world).watch_period_s, Some(period_s), "{pause_ms}");
+    }
+    let state = World::new(2, 0).core.report(1, &StoreFigures::default(), 0).state.expect("a state");
+    assert_eq!(state.nodes[0].isolation(), None, "it has no devices");
+    let unknown = isolation(&World::new(2, 1));
+    assert_eq!((unknown.asked, unknown.in_force), (IsolationMode::Variable, DeviceTier::Variable));
+    assert_eq!(unknown.watch_period_s, None);
+}
+
+#[test]
+fn a_device_tells_its_files_and_who_has_it_what_it_may_open() {
+    let mut world = World::with_own_nodes(2, 2);
+    let driver = world.driver();
+    world.say(driver, request(1, &[GPU]));
+    world.granted(driver, 1);
+    let rows = world.core.report(1, &StoreFigures::default(), 0).state.expect("a state").devices;
+    let paths: Vec<_> = rows.iter().flat_map(|row| &row.files.as_ref().expect("it is told").nodes).collect();
+    assert_eq!(paths.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["/dev/nvidia0", "/dev/nvidia1"]);
+    assert_eq!((paths[1].major, paths[1].minor), (Some(195), Some(1)));
+    let realm = &rows[0].holders[0].isolation.as_ref().expect("it is told").realm;
+    assert_eq!(realm[..], [RealmDevices { resource: "GPU".to_owned(), slots: vec![0] }]);
+    assert_eq!(rows[0].holders[0].choice, "the lowest that was free");
 }
 
 /// The process of who has a GPU.

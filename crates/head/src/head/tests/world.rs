@@ -10,7 +10,7 @@ use oxiray_ids::{LeaseNumber, NodeId};
 use oxiray_journal::{Change, Rows};
 use oxiray_machine::Whereabouts;
 use oxiray_machine::{CheckOutcome, DeviceMemoryLimit, DeviceQuestion, IsolationPlan, Residue};
-use oxiray_resources::{Inventory, ResourceName};
+use oxiray_resources::{Inventory, ResourceName, Topology};
 use oxiray_wire::message::{
     ActorAnswer, Amount, Assign, ClientToDaemon, Direction as _, Environment, HeadToNode, NodeOfWorker, NodeToDaemon,
     NodeToHead, RelayedToHead, Variable,
@@ -141,6 +141,15 @@ impl World {
     /// A machine with GPUs that is to serve a head elsewhere.
     pub(super) fn member_with_devices(gpus: u32, node: NodeId) -> Self {
         Self::of(Plan { node, ..plan(1, gpus) }, Core::member)
+    }
+
+    /// The same with four GPUs on one NUMA node, of which 0-1 and 2-3 are linked.
+    pub(super) fn member_with_linked_pairs(node: NodeId) -> Self {
+        let mut plan = plan(1, 4);
+        let pairs = [((0, 1), 420), ((2, 3), 420)];
+        let topology = Topology::new(&[Some(0); 4], pairs).expect("some are nearer than others");
+        plan.inventory = plan.inventory.with_topology(ResourceName::GPU, topology);
+        Self::of(Plan { node, ..plan }, Core::member)
     }
 
     /// A machine that is to serve a head elsewhere.
