@@ -19,7 +19,7 @@ const COLOURS: [Color; 8] = [
     Color::LightGreen,
     Color::LightMagenta,
 ];
-const HELP: [&str; 18] = [
+const HELP: [&str; 19] = [
     "1-7          devices, nodes, jobs, tasks by name, actors, what waits, events",
     "t            the tree: jobs, their actors, and calls that are not over; t leaves it",
     "up, down     choose a row; PageUp and PageDown go by ten",
@@ -38,6 +38,7 @@ const HELP: [&str; 18] = [
     "q            leave",
     "",
     "devices: # held, ~ being given back, x out of service; + from 50 %, ! from 85 % busy",
+    "before a holder: ! who has no grant uses it, ? there is more to know: Enter tells it",
 ];
 
 /// Whether there are colours.

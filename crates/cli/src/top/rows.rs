@@ -3,8 +3,12 @@
 use super::recorded::{DeviceKey, DeviceStory, Recorded, Span};
 use super::screen::{Screen, View};
 use super::tree::tree;
+use crate::status::{asked_memory, foreign, isolated};
+use oxiray_ids::NodeId;
 use oxiray_wire::message::DeviceUse;
-use oxiray_wire::state::{ActorPhase, DemandKind, NodeRow, Severity};
+use oxiray_wire::state::{
+    ActorPhase, DemandKind, DeviceHolder, DeviceIsolation, DeviceRow, DeviceTier, NodeRow, Severity,
+};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -162,12 +166,14 @@ fn devices(recorded: &Recorded, has_detail: bool) -> List {
     let mut keys: BTreeSet<DeviceKey> = nodes.values().filter(|node| node.alive).flat_map(of_node).collect();
     let is_told = |(_, story): &(&DeviceKey, &DeviceStory)| story.out.is_some() || story.holders().next().is_some();
     keys.extend(recorded.devices.iter().filter(is_told).map(|(key, _)| key.clone()));
-    let unknown = DeviceStory::default();
+    let (unknown, told) = (DeviceStory::default(), told_devices(recorded));
     let rows = keys.into_iter().map(|key| {
         let story = recorded.devices.get(&key).unwrap_or(&unknown);
-        let mut row = device(recorded, key.clone(), nodes.get(&key.0).copied(), story);
+        let told = told.get(&(key.0, key.1.as_str(), key.2)).copied();
+        let mut row = device(recorded, key.clone(), (nodes.get(&key.0).copied(), told), story);
         if has_detail {
             row.detail = device_detail(recorded, &key, &row.cells[0].text, story);
+            row.detail.extend(told.into_iter().flat_map(remarks));
         }
         row
     });
@@ -183,7 +189,35 @@ fn devices(recorded: &Recorded, has_detail: bool) -> List {
     List { columns, rows: rows.collect() }
 }
 
-fn device(recorded: &Recorded, key: DeviceKey, node: Option<&NodeRow>, story: &DeviceStory) -> Row {
+/// What the state says of devices.
+fn told_devices(recorded: &Recorded) -> BTreeMap<(NodeId, &str, u32), &DeviceRow> {
+    let head = recorded.cluster.nodes.iter().find(|node| node.head).map(|node| node.node_id);
+    let rows = recorded.cluster.devices.iter();
+    rows.filter_map(|row| Some(((row.node.or(head)?, row.resource.as_str(), row.slot), row))).collect()
+}
+
+/// What is to be known of a device besides who has it: what is used without a grant, what its driver says, and what keeps those
+/// who have it to their part.
+fn remarks(told: &DeviceRow) -> Vec<(&'static str, String)> {
+    let violations = told.violations.iter().map(|text| ("violation", text.clone()));
+    let foreign = told.foreign.iter().map(|used| ("foreign use", foreign(used)));
+    let notes = told.notes.iter().map(|text| ("note", text.clone()));
+    let is_kept = |of: &DeviceIsolation| of.tier != DeviceTier::Variable || !of.reason.is_empty();
+    let is_told = |holder: &&DeviceHolder| holder.memory.is_some() || holder.isolation.as_ref().is_some_and(is_kept);
+    let kept = told.holders.iter().filter(is_told).map(|holder| {
+        let memory = holder.memory.as_ref().map_or_else(String::new, |memory| format!(", {}", asked_memory(memory)));
+        let isolation = holder.isolation.as_ref().map_or_else(String::new, isolated);
+        ("kept", format!("{} (pid {}){memory}{isolation}", holder.name, holder.pid))
+    });
+    violations.chain(foreign).chain(notes).chain(kept).collect()
+}
+
+fn device(
+    recorded: &Recorded,
+    key: DeviceKey,
+    (node, told): (Option<&NodeRow>, Option<&DeviceRow>),
+    story: &DeviceStory,
+) -> Row {
     let used = node.and_then(|node| use_of(node, &key));
     let place = node.map_or_else(|| key.0.hex()[..8].to_owned(), title);
     let name = format!("{place} {}{}", key.1, key.2);
@@ -198,6 +232,7 @@ fn device(recorded: &Recorded, key: DeviceKey, node: Option<&NodeRow>, story: &D
         (None, 1) => mark_of(story).to_owned() + holders[0],
         (None, count) => format!("{}{} +{}", mark_of(story), holders[0], count - 1),
     };
+    let holder = format!("{}{holder}", told.filter(|_| story.out.is_none()).map_or("", warning_of));
     let since = story.out.as_ref().map(|(at, _)| *at).or_else(|| story.holders().map(|span| span.from_ms).min());
     let age_ms = since.map(|since| recorded.now_ms.saturating_sub(since));
     let cells = vec![
@@ -216,8 +251,19 @@ fn device(recorded: &Recorded, key: DeviceKey, node: Option<&NodeRow>, story: &D
         Cell::default(),
     ];
     let several = if holders.len() > 1 { holder_lines(recorded, story) } else { Vec::new() };
-    let more = several.into_iter().map(|(kind, text)| format!("{kind} {text}")).collect();
+    let lines = several.into_iter().map(|(kind, text)| format!("{kind} {text}"));
+    let remarks = told.into_iter().flat_map(remarks).map(|(kind, text)| format!("{kind}: {text}"));
+    let more = lines.chain(remarks).collect();
     Row { cells, target: Target::Device(key), more, ..Row::default() }
+}
+
+/// What stands before who holds a device of which there is something to be known.
+fn warning_of(told: &DeviceRow) -> &'static str {
+    match (told.violations.is_empty(), told.notes.is_empty() && told.foreign.is_empty()) {
+        (false, _) => "! ",
+        (true, false) => "? ",
+        (true, true) => "",
+    }
 }
 
 /// All that is known of a device.

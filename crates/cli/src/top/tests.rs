@@ -6,7 +6,8 @@ use oxiray_ids::{ActorId, JobId, NodeId, TaskId};
 use oxiray_wire::message::{ChronicleBatch, DeviceUse, TaskStage};
 use oxiray_wire::state::{
     ActorPhase, ActorRow, ChronicleCursor, ChronicleEntry, ChronicleEvent, ChronicleGap, ClusterState, DemandKind,
-    DevicePart, DriverProcess, JobRow, NodeRow, TaskRow, WaitingRow,
+    DeviceHolder, DeviceIsolation, DeviceMemory, DevicePart, DeviceRow, DeviceTier, DriverProcess, ForeignUse, JobRow,
+    MemoryTier, NodeRow, TaskRow, WaitingRow,
 };
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -337,6 +338,51 @@ fn top_shows_all_of_a_row_where_there_is_room() {
     assert!(text(&recorded, &screen, (80, 7)).contains("GPU3"), "the row that is chosen is seen");
     screen.chosen = 0;
     assert!(text(&recorded, &screen, (80, 7)).contains("GPU0"));
+}
+
+#[test]
+fn top_says_what_is_to_be_known_of_devices() {
+    let mut recorded = recorded();
+    let holder = DeviceHolder {
+        pid: 4_001,
+        name: "Trainer".into(),
+        share: 1.0,
+        isolation: Some(DeviceIsolation { tier: DeviceTier::Cgroup, ..DeviceIsolation::default() }),
+        memory: Some(DeviceMemory { asked_bytes: 8 << 30, tier: MemoryTier::Framework, ..DeviceMemory::default() }),
+        ..DeviceHolder::default()
+    };
+    let on = |slot| DeviceRow { resource: "GPU".into(), slot, node: Some(node(1)), ..DeviceRow::default() };
+    recorded.cluster.devices = vec![
+        DeviceRow {
+            holders: vec![holder],
+            violations: vec!["f (pid 90) has GPU 0 open (/dev/nvidia0)".into()],
+            ..on(0)
+        },
+        on(1),
+        DeviceRow { notes: vec!["Xid 31 before".into()], ..on(2) },
+        DeviceRow {
+            notes: vec!["it needs a reset at leisure".into()],
+            foreign: vec![ForeignUse { pid: 4_711, name: "python3".into(), ..ForeignUse::default() }],
+            ..on(3)
+        },
+    ];
+    let told = text(&recorded, &Screen { layout: Layout::Compact, ..Screen::default() }, (120, 24));
+    let holders: Vec<&str> = told.lines().skip(3).take(4).map(|line| line[47..61].trim_end()).collect();
+    assert_eq!(holders, ["! Trainer", "evaluate +1", "x Xid 79: it f", "?"], "{told}");
+    let full = text(&recorded, &Screen { layout: Layout::Full, ..Screen::default() }, (140, 40));
+    for line in [
+        "    violation: f (pid 90) has GPU 0 open (/dev/nvidia0)",
+        "    kept: Trainer (pid 4001), 8.0 GiB (framework; what it uses is not known), kept from others by the kernel (cgroup v2)",
+        "    note: Xid 31 before",
+        "    foreign use: also used by pid 4711 (python3), not Oxiray's",
+        "    note: it needs a reset at leisure",
+    ] {
+        assert!(full.lines().any(|told| told == line), "{line}:\n{full}");
+    }
+    let mut screen = Screen { chosen: 3, ..Screen::default() };
+    press(&mut screen, &recorded, "\n");
+    let detail = text(&recorded, &screen, (120, 24));
+    assert!(detail.contains("note            it needs a reset at leisure") && detail.contains("pid 4711"), "{detail}");
 }
 
 #[test]
