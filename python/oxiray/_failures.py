@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from oxiray import _dual, exceptions as errors
@@ -28,12 +28,13 @@ def from_current_exception(
     actor_repr: str | None = None,
     actor_id: str | None = None,
     cause: BaseException | None = None,
+    told: Sequence[str] = (),
 ) -> RayTaskError:
     """The failure of a task or method whose code raised `error`, ready to be pickled.
 
-    `cause` is what callers are to see in place of `error`.
+    `cause` is what callers are to see in place of `error`, and `told` lines on what is known of it besides.
     """
-    text = traceback_text(error, cause)
+    text = traceback_text(error, cause) + "".join(told)
     if cause is None:
         cause = error.cause if isinstance(error, RayTaskError) else error
     return RayTaskError(

@@ -405,7 +405,8 @@ def describe(name: str, error: BaseException, task: str) -> bytes:
         if _debugger.waits_for(error):
             _debugger.post_mortem(error)
     seen = _cancellation.as_cancelled(error, task)
-    described = _failures.from_current_exception(name, error, *process, None if seen is error else seen)
+    told = _core.device_errors(task)
+    described = _failures.from_current_exception(name, error, *process, None if seen is error else seen, told)
     return _pickling.dumps(described)
 
 

@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -120,6 +120,42 @@ def test_an_applications_error_is_told_and_not_held_against_the_device(gpus: Gpu
     again = tmp_path / "again"
     (tmp_path / "again.done").touch()
     assert ray.get([works.remote(str(again)) for _ in range(4)], timeout=60)
+
+
+def test_the_error_of_a_task_says_what_its_device_reported_while_it_ran(gpus: Gpus, tmp_path: Path) -> None:
+    @ray.remote(num_gpus=1, num_cpus=0)
+    class Holder:
+        def slot(self) -> int:
+            return int(ray.get_gpu_ids()[0])
+
+        def fail(self, mark: str) -> None:
+            Path(mark).touch()
+            while not Path(f"{mark}.done").exists():
+                time.sleep(0.02)
+            raise ValueError("it computes nonsense")
+
+    holder = Holder.remote()
+    slot = ray.get(holder.slot.remote(), timeout=30)
+
+    def error_after(mark: Path, report: Callable[[], None]) -> str:
+        failing = holder.fail.remote(str(mark))
+        wait_until(mark.exists)
+        report()
+        Path(f"{mark}.done").touch()
+        with pytest.raises(ValueError, match="it computes nonsense") as raised:
+            ray.get(failing, timeout=30)
+        return str(raised.value)
+
+    def report() -> None:
+        gpus.report((slot + 1) % 4, 13)
+        gpus.report(slot, 31)
+        wait_until(lambda: "last error: Xid 31" in device(slot))
+
+    told = error_after(tmp_path / "first", report)
+    line = rf"ValueError: it computes nonsense\nOxiray: GPU {slot} \(GPU-{slot}\) reported Xid 31 \(a memory page fault: an illegal address\) "
+    assert re.search(line + r"[0-9.]+ s before this error: what ran on it caused that$", told), told
+    assert "Xid 13" not in told, "it is another's"
+    assert "Xid" not in error_after(tmp_path / "second", lambda: None), "it was before this call"
 
 
 def test_who_has_a_device_that_is_gone_is_ended_and_runs_again_elsewhere(gpus: Gpus, tmp_path: Path) -> None:

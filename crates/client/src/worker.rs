@@ -3,8 +3,9 @@
 //! - WORKER-1: before anything of the user's runs, the environment that the daemon assigned is in force, and so is the fence
 //!   around devices that were not granted.
 
-use crate::process;
+use crate::{assigned, process};
 use oxiray_fence::{DenyList, DenyRule, NodeKind, close_strays, restrict_self};
+use oxiray_ids::TaskId;
 use oxiray_runtime::{Identity, Runtime};
 use oxiray_wire::message::{Assign, DeviceNumber, Fence};
 use oxiray_wire::{Connection, Message, Received};
@@ -95,6 +96,15 @@ pub fn end(runtime: &Runtime, is_actor: bool) {
         runtime.actor_leaving("it was asked to end".into(), false);
         runtime.finish_calls(FINISHING_LIMIT);
     }
+}
+
+/// What drivers reported of this worker's devices while a call ran that has raised, in lines for its error. One without
+/// devices asks nobody.
+pub fn device_errors(runtime: &Runtime, task: TaskId) -> Vec<String> {
+    if assigned::current().devices.is_empty() {
+        return Vec::new();
+    }
+    runtime.device_errors(task).into_iter().map(|text| format!("Oxiray: {text}\n")).collect()
 }
 
 /// What is wrong with a call's concurrency group, where the actor has none of that name.

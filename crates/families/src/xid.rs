@@ -32,7 +32,7 @@ impl XidClass {
 }
 
 /// What a driver reports of a device as it happens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DeviceFault {
     /// An Xid.
     Xid(u32),

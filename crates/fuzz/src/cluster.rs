@@ -211,6 +211,7 @@ impl Cluster {
         match message {
             ClientToDaemon::Head(message) => self.core.client_said(from, message),
             ClientToDaemon::Worker(message) => self.core.worker_said(from, &message),
+            ClientToDaemon::Machine(asked) => self.core.worker_asked(from, &asked),
             ClientToDaemon::Report(asked) => self.reports(&asked),
             ClientToDaemon::Store(_) => return false,
         }

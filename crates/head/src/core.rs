@@ -18,7 +18,7 @@ use oxiray_resources::{Quantity, ResourceName};
 use oxiray_wire::message::{
     ChronicleFollow, ClientToHead, ClusterReport, DeviceAsked, DrainAsked, Driver, EndAsked, Failure, GrowthState,
     HeadOrder, Holdings, HoldingsQuery, MetricsQuery, NodeReport, Returning, StateFollow, StateQuery, Submission,
-    SubmissionAsked, WorkerToNode,
+    SubmissionAsked, WorkerToMachine, WorkerToNode,
 };
 use oxiray_wire::state::NodeStatistics;
 use std::collections::{BTreeMap, BTreeSet};
@@ -388,6 +388,11 @@ impl Core {
             Role::Head(head) => head.worker_said(from, message),
             Role::Member(node) => node.worker_said(from, message),
         }
+    }
+
+    /// What a worker asks of this machine, which knows it alone.
+    pub fn worker_asked(&mut self, from: Key, asked: &WorkerToMachine) {
+        self.at_node(|node| node.worker_asked(from, asked));
     }
 
     /// A driver was let in.

@@ -524,16 +524,8 @@ impl DeviceHealth {
     /// what ran there is to blame: the hardware, or maybe another client of the MPS server that it used the device through. Who had
     /// one device uses no links.
     pub(crate) fn blame(&self, devices: &BTreeSet<DeviceSlot>, pid: u32, now: Instant) -> Option<(String, bool)> {
-        let recent = devices.iter().flat_map(|device| self.errors.get(device).into_iter().flatten());
-        let may_be_it = |class: XidClass| match class {
-            XidClass::Note => false,
-            XidClass::Link => devices.len() > 1,
-            XidClass::Application | XidClass::Contained | XidClass::Reset | XidClass::Gone => true,
-        };
-        let recent = recent
-            .filter(|error| may_be_it(error.seen.class) && now.saturating_duration_since(error.at) <= ERROR_COUNTS);
         // The gravest says most.
-        let error = recent.max_by_key(|error| (error.seen.class, error.at))?;
+        let error = self.harmful(devices, ERROR_COUNTS, now).max_by_key(|error| (error.seen.class, error.at))?;
         let (resource, slot) = &error.seen.device;
         let before = now.saturating_duration_since(error.at).as_secs_f64();
         let is_hardware = error.seen.class > XidClass::Application;
@@ -544,6 +536,40 @@ impl DeviceHealth {
              may have caused that"
         );
         Some(if others == 0 { (told, is_hardware) } else { (told + &shared, true) })
+    }
+
+    /// The errors that these devices reported while a call ran that has lasted so long, which may be why it raised: of each
+    /// kind the last of a device, how long ago that was, and how many there were.
+    pub(crate) fn reported(
+        &self,
+        devices: &BTreeSet<DeviceSlot>,
+        lasted: Duration,
+        now: Instant,
+    ) -> Vec<(DeviceErrorSeen, Duration, usize)> {
+        let mut kinds: BTreeMap<(&DeviceSlot, DeviceFault), (&DeviceErrorSeen, Duration, usize)> = BTreeMap::new();
+        for error in self.harmful(devices, lasted, now) {
+            let seen = &error.seen;
+            let kind = kinds.entry((&seen.device, seen.fault)).or_insert((seen, Duration::ZERO, 0));
+            (kind.1, kind.2) = (now.saturating_duration_since(error.at), kind.2 + 1);
+        }
+        kinds.into_values().map(|(seen, before, times)| (seen.clone(), before, times)).collect()
+    }
+
+    /// The errors of the last while, earliest of a device first, by which what a process runs on all of these devices may be
+    /// hurt.
+    fn harmful<'health>(
+        &'health self,
+        devices: &'health BTreeSet<DeviceSlot>,
+        lasted: Duration,
+        now: Instant,
+    ) -> impl Iterator<Item = &'health Remembered> {
+        let may_harm = |class: XidClass| match class {
+            XidClass::Note => false,
+            XidClass::Link => devices.len() > 1,
+            XidClass::Application | XidClass::Contained | XidClass::Reset | XidClass::Gone => true,
+        };
+        let errors = devices.iter().flat_map(|device| self.errors.get(device).into_iter().flatten());
+        errors.filter(move |error| may_harm(error.seen.class) && now.saturating_duration_since(error.at) <= lasted)
     }
 }
 
@@ -591,6 +617,26 @@ mod tests {
         assert!(words.contains("Xid 31") && words.contains("0.4 s before") && is_hardware, "{words}");
         assert_eq!(health.blame(&BTreeSet::from([gpu(1)]), 7, now), None);
         assert_eq!(health.blame(&BTreeSet::from([gpu(0)]), 7, now + Duration::from_secs(11)), None);
+    }
+
+    #[test]
+    fn what_was_reported_while_a_call_ran_is_told_once_for_each_kind() {
+        let (mut health, now) = (DeviceHealth::default(), Instant::now());
+        health.error(error(0, 45, XidClass::Application), now);
+        let began = now + Duration::from_secs(20);
+        for after in [1, 2, 3] {
+            health.error(error(0, 13, XidClass::Application), began + Duration::from_millis(after));
+        }
+        health.error(error(0, 63, XidClass::Note), began);
+        health.error(error(0, 74, XidClass::Link), began);
+        health.error(error(1, 31, XidClass::Application), began);
+        let (lasted, raised) = (Duration::from_millis(404), began + Duration::from_millis(403));
+        let told = health.reported(&BTreeSet::from([gpu(0)]), lasted, raised);
+        assert_eq!(told, [(error(0, 13, XidClass::Application), Duration::from_millis(400), 3)]);
+        let of_both = health.reported(&BTreeSet::from([gpu(0), gpu(1)]), lasted, raised);
+        let of_both: Vec<DeviceFault> = of_both.iter().map(|told| told.0.fault).collect();
+        assert_eq!(of_both, [13, 74, 31].map(DeviceFault::Xid));
+        assert_eq!(health.reported(&BTreeSet::new(), lasted, raised), []);
     }
 
     #[test]

@@ -59,7 +59,7 @@ use crate::worker::{Job, Worker};
 use oxiray_ids::{Chance, JobId};
 use oxiray_resources::Ledger;
 use oxiray_wire::Message;
-use oxiray_wire::message::WorkerToNode;
+use oxiray_wire::message::{WorkerToMachine, WorkerToNode};
 use oxiray_wire::state::NodeStatistics;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -160,6 +160,13 @@ impl NodeCore {
             // The head knows what became of others like it.
             WorkerToNode::DeviceErrorRaised(_) => {}
             WorkerToNode::Lingers(_) => self.lingers(worker),
+        }
+    }
+
+    /// What a worker of this machine asks of it.
+    pub fn worker_asked(&mut self, worker: Key, asked: &WorkerToMachine) {
+        match asked {
+            WorkerToMachine::DeviceErrorsQuery(asked) => self.tell_device_errors(worker, asked),
         }
     }
 

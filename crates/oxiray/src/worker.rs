@@ -10,7 +10,7 @@ use crate::registry::{self, Kind, Method, State};
 use crate::thread_context::ThreadContext;
 use crate::{context, folder, objects, process, program, stacks};
 use bytes::Bytes;
-use oxiray_client::worker::Newborn;
+use oxiray_client::worker::{Newborn, device_errors};
 use oxiray_client::{Attempt, Language, UnderWay, assigned, attend, borrowing};
 use oxiray_ids::{ObjectId, TaskId};
 use oxiray_runtime::{Duty, INLINE_BYTES, Outcome as Reply, Runtime, RuntimeError};
@@ -160,10 +160,14 @@ fn caught<R>(run: impl FnOnce() -> Result<R>) -> Result<R> {
     })
 }
 
-/// The error of a call as its caller is to see it: with where it came from.
-fn located(error: Error, function: &str) -> Error {
+/// The error of a call as its caller is to see it: with where it came from, and what is known of it besides.
+fn located(error: Error, function: &str, told: &[String]) -> Error {
     let own = |mut own: TaskError| {
         function.clone_into(&mut own.function);
+        if !told.is_empty() {
+            let end = if own.trace.is_empty() || own.trace.ends_with('\n') { "" } else { "\n" };
+            own.trace = format!("{}{end}{}", own.trace, told.concat());
+        }
         "rust".clone_into(&mut own.language);
         own.pid = std::process::id();
         Error::Task(Box::new(own))
@@ -203,7 +207,11 @@ impl Worker {
         let borrowed = borrowing::end();
         flush();
         oxiray_runtime::end_prints(id.creation_task(), 0, made.is_err());
-        let made = made.map_err(|error| located(error, &format!("{}::new", create.class_name)))?;
+        let told = |error| {
+            let lines = device_errors(&self.runtime, id.creation_task());
+            located(error, &format!("{}::new", create.class_name), &lines)
+        };
+        let made = made.map_err(told)?;
         self.runtime.actor_ready(&borrowed, String::new());
         Ok(made)
     }
@@ -359,9 +367,10 @@ impl Language for Thread<'_> {
         !matches!(error, Error::Cancelled(_))
     }
 
-    fn raised(&self, UnderWay { call, .. }: &UnderWay<()>, error: Error) -> Value {
+    fn raised(&self, under_way: &UnderWay<()>, error: Error) -> Value {
+        let call = &under_way.call;
         let name = if call.label.is_empty() { self.worker.qualified(&call.name) } else { call.label.clone() };
-        located(error, &name).into_value()
+        located(error, &name, &device_errors(&self.worker.runtime, under_way.task())).into_value()
     }
 
     fn nothing(&self) -> Value {

@@ -2,7 +2,10 @@
 
 use crate::values::ids_of;
 use crate::{process, state};
+use oxiray_client::worker;
+use oxiray_ids::TaskId;
 use oxiray_runtime::MemoryRetries;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use std::time::{Duration, Instant};
@@ -100,6 +103,14 @@ fn device_error_raised(text: String) -> PyResult<()> {
     Ok(())
 }
 
+/// What drivers reported of this worker's devices while the task ran here that has raised, in lines for its error.
+#[pyfunction]
+fn device_errors(py: Python<'_>, task: &str) -> PyResult<Vec<String>> {
+    let runtime = process::required()?;
+    let task = TaskId::from_hex(task).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    Ok(py.detach(|| worker::device_errors(&runtime, task)))
+}
+
 /// Whether lost values are made again, and how many bytes the records for that may take.
 #[pyfunction]
 fn configure_lineage(enabled: bool, bytes_limit: usize) -> PyResult<()> {
@@ -137,6 +148,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(free, module)?)?;
     module.add_function(wrap_pyfunction!(collect_garbage, module)?)?;
     module.add_function(wrap_pyfunction!(device_error_raised, module)?)?;
+    module.add_function(wrap_pyfunction!(device_errors, module)?)?;
     module.add_function(wrap_pyfunction!(configure_lineage, module)?)?;
     module.add_function(wrap_pyfunction!(configure_retries, module)?)
 }

@@ -1,7 +1,8 @@
 //! What a call raised, as the value of its results.
 
-use crate::python;
+use crate::{process, python};
 use bytes::Bytes;
+use oxiray_client::worker::device_errors;
 use oxiray_ids::TaskId;
 use oxiray_runtime::INLINE_TOTAL_BYTES;
 use oxiray_values::{Common, Encoded};
@@ -24,7 +25,7 @@ pub(crate) fn raised(py: Python<'_>, name: &str, task: TaskId, error: &PyErr, is
         let _ = error.value(py).setattr("__traceback__", traceback);
     }
     if is_common {
-        return raised_to_others(py, name, error);
+        return raised_to_others(py, name, task, error);
     }
     let described = python::describe_error(py)
         .and_then(|describe| describe.call1((name, error.value(py), task.hex())))
@@ -48,19 +49,21 @@ pub(crate) fn raised(py: Python<'_>, name: &str, task: TaskId, error: &PyErr, is
 }
 
 /// The same for a caller in another language: message, kind and origin.
-fn raised_to_others(py: Python<'_>, name: &str, error: &PyErr) -> Value {
+fn raised_to_others(py: Python<'_>, name: &str, task: TaskId, error: &PyErr) -> Value {
     let text = |text: String| Common::Text(text.chars().take(TEXT_MAX).collect());
     let trace = py
         .import("oxiray._failures")
         .and_then(|failures| failures.call_method1("traceback_text", (error.value(py),)))
         .and_then(|trace| trace.extract::<String>());
+    let told = process::required().map(|runtime| py.detach(|| device_errors(&runtime, task)));
+    let trace = trace.unwrap_or_default() + &told.unwrap_or_default().concat();
     let record = Common::record([
         ("error", text(error.get_type(py).name().map(|name| name.to_string()).unwrap_or_default())),
         ("message", text(error.value(py).to_string())),
         ("function", text(name.to_owned())),
         ("language", Common::Text("python".into())),
         ("pid", Common::Int(std::process::id().into())),
-        ("trace", text(trace.unwrap_or_default())),
+        ("trace", text(trace)),
     ]);
     let blob = Encoded::common(&record).expect("texts and numbers can be written").into_bytes();
     Value { content: Some(Content::Raised(blob)), contained: Vec::new() }

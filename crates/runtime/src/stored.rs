@@ -13,8 +13,8 @@ use oxiray_ids::{ObjectId, TaskId};
 use oxiray_store::{PrivateMapping, ReadMapping, SegmentId, WriteMapping};
 use oxiray_wire::Message;
 use oxiray_wire::message::{
-    Abort, Allocate, CollectGarbage, DeviceErrorRaised, Failure, FailureCode, Holdings, HoldingsQuery, Pin,
-    SegmentsUnmapped, Unpin,
+    Abort, Allocate, CollectGarbage, DeviceErrorRaised, DeviceErrorsQuery, Failure, FailureCode, Holdings,
+    HoldingsQuery, Pin, SegmentsUnmapped, Unpin,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,6 +23,9 @@ use std::time::{Duration, Instant};
 
 /// How often a grant may cross the unmapping of its segment.
 const GRANTS_LIMIT: usize = 8;
+
+/// How long a call that raised waits for its machine's word on its devices.
+const DEVICE_ERRORS_LIMIT: Duration = Duration::from_secs(1);
 
 /// A stored object mapped for reading; it stays in memory until this is dropped.
 #[derive(Debug)]
@@ -238,6 +241,20 @@ impl Runtime {
     /// Tells that code which ran here raised an error of a device.
     pub fn device_error_raised(&self, text: String) {
         self.shared.with(|state| state.io.links.post_now(DAEMON, &DeviceErrorRaised { text }));
+    }
+
+    /// What drivers reported of this process's devices while a call ran here that has raised, in words; nothing where its
+    /// machine does not say in time.
+    pub fn device_errors(&self, task: TaskId) -> Vec<String> {
+        let now = Instant::now();
+        let Some(began) = self.shared.with(|state| state.log.began(task)) else { return Vec::new() };
+        // Whole milliseconds, and the first in full.
+        let lasted_ms = now.saturating_duration_since(began).as_millis() as u64 + 1;
+        let asked = |request| DeviceErrorsQuery { request, lasted_ms }.into();
+        match self.ask_until(Some(now + DEVICE_ERRORS_LIMIT), None, asked) {
+            Ok(DaemonAnswer::DeviceErrors(texts)) => texts,
+            Ok(_) | Err(_) => Vec::new(),
+        }
     }
 
     /// Whether lost values are made again, and how many bytes the records for that may take.

@@ -69,7 +69,7 @@ impl World {
         match message {
             ClientToDaemon::Head(message) => self.head_hears(node, from, message),
             ClientToDaemon::Worker(message) => self.nodes[node].core.worker_said(from, &message),
-            ClientToDaemon::Store(_) | ClientToDaemon::Report(_) => unsimulated(&message),
+            ClientToDaemon::Store(_) | ClientToDaemon::Machine(_) | ClientToDaemon::Report(_) => unsimulated(&message),
         }
     }
 

@@ -362,6 +362,8 @@ messages! {
     245 => RingOffered,
     246 => RingTaken,
     250 => DeviceErrorRaised,
+    251 => DeviceErrorsQuery,
+    252 => DeviceErrors [values],
     260 => LogsUnshown,
     261 => FailedTaskLog boxed [values],
     310 => TokenAsked,

@@ -10,9 +10,10 @@ use crate::names::Key;
 use oxiray_accelerators::DeviceUse as Found;
 use oxiray_families::{DeviceFault, XidClass};
 use oxiray_ids::JobId;
-use oxiray_wire::message::{DeviceAction, DeviceOrder};
+use oxiray_wire::message::{DeviceAction, DeviceErrors, DeviceErrorsQuery, DeviceOrder};
 use oxiray_wire::state::DeviceCondition;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 impl NodeCore {
     /// Drivers reported errors of devices.
@@ -182,6 +183,27 @@ impl NodeCore {
         }
         let worker = self.workers.get(&key)?;
         self.devices.health.blame(&devices_of(worker.grants()), worker.pid.unwrap_or(0), self.now)
+    }
+
+    /// What drivers reported of a worker's devices while a call ran there, which raised.
+    pub(super) fn tell_device_errors(&mut self, from: Key, asked: &DeviceErrorsQuery) {
+        let devices = self.workers.get(&from).map(|worker| devices_of(worker.grants())).unwrap_or_default();
+        let reported = self.devices.health.reported(&devices, Duration::from_millis(asked.lasted_ms), self.now);
+        let texts = reported.iter().map(|(seen, before, times)| self.error_in_words(seen, *before, *times)).collect();
+        self.send(from, DeviceErrors { request: asked.request, texts });
+    }
+
+    fn error_in_words(&self, seen: &DeviceErrorSeen, before: Duration, times: usize) -> String {
+        let (resource, slot) = &seen.device;
+        let name = self.plan.offer.of(resource).map(|offered| format!(" ({})", offered.name(*slot)));
+        let why = match seen.class {
+            XidClass::Application | XidClass::Note => "what ran on it caused that",
+            XidClass::Link => "its links to other devices failed",
+            XidClass::Contained | XidClass::Reset | XidClass::Gone => "its hardware failed",
+        };
+        let often = if times > 1 { format!(", the last of {times}") } else { String::new() };
+        let (name, error, seconds) = (name.unwrap_or_default(), seen.fault, before.as_secs_f64());
+        format!("{resource} {slot}{name} reported {error} {seconds:.1} s before this error{often}: {why}")
     }
 
     /// What is to be known of devices besides what is free of them: why they are out of service, which errors they had, who

@@ -155,6 +155,7 @@ impl Daemon {
         match message {
             ClientToDaemon::Store(message) => self.store_asked(from, &message),
             ClientToDaemon::Worker(message) => self.core.worker_said(from, &message),
+            ClientToDaemon::Machine(asked) => self.core.worker_asked(from, &asked),
             ClientToDaemon::Report(asked) => self.report_asked(from, &asked),
             ClientToDaemon::Head(message) => self.client_said(from, message),
         }

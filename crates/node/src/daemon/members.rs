@@ -240,6 +240,7 @@ impl Daemon {
                 said.into()
             }
             ClientToDaemon::Store(message) => return self.store_asked(from, &message),
+            ClientToDaemon::Machine(asked) => return self.core.worker_asked(from, &asked),
             // The head counts what workers lend.
             ClientToDaemon::Worker(message) => {
                 self.core.worker_said(from, &message);

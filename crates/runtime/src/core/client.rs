@@ -317,6 +317,10 @@ impl<I: Io> Client<I> {
                 self.store_answered(answer, descriptor);
                 self.signals.changed = true;
             }
+            DaemonToClient::Machine(answer) => {
+                self.machine_answered(answer);
+                self.signals.changed = true;
+            }
             DaemonToClient::Answer(answer) => {
                 self.answered(answer);
                 self.signals.changed = true;

@@ -33,6 +33,8 @@ pub enum DaemonAnswer {
     Groups(Box<GroupReport>),
     /// What runs and ran.
     State(Box<StateReport>),
+    /// What drivers reported of this worker's devices.
+    DeviceErrors(Vec<String>),
     /// The question has no other answer.
     Refused(Failure),
 }
@@ -111,7 +113,9 @@ impl Questions {
 
     /// What is to be asked again; of the daemon's own store only where that is another.
     pub(crate) fn unanswered(&self, of_store: bool) -> Vec<Message> {
-        let is_of_store = |message: &Message| matches!(message, Message::Allocate(_) | Message::Pin(_));
+        let is_of_store = |message: &Message| {
+            matches!(message, Message::Allocate(_) | Message::Pin(_) | Message::DeviceErrorsQuery(_))
+        };
         let mut asked: Vec<_> = self.asked.iter().filter(|(_, message)| of_store || !is_of_store(message)).collect();
         asked.sort_unstable_by_key(|(question, _)| **question);
         asked.into_iter().map(|(_, message)| message.clone()).collect()

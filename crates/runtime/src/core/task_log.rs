@@ -175,6 +175,13 @@ impl TaskLog {
         self.places.get(place).filter(|place| place.runs).and_then(|place| place.entry.started)
     }
 
+    /// When the call began that runs here, or the constructor; nothing where it does not.
+    pub(crate) fn began(&self, task: TaskId) -> Option<Instant> {
+        let places = self.places.iter().filter(|place| place.runs).map(|place| &place.entry);
+        let made = self.constructor.iter().filter(|made| made.goes_on).map(|made| &made.entry);
+        places.chain(made).find(|entry| entry.task == task).and_then(|entry| entry.started)
+    }
+
     /// Whether the call runs here.
     pub(crate) fn is_running(&self, task: TaskId) -> bool {
         self.places.iter().any(|place| place.runs && place.entry.task == task)

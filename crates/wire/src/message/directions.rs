@@ -127,6 +127,10 @@ direction! {
     WorkerToNode: Blocked, Unblocked, ActorReady, Lingers, DeviceErrorRaised,
 }
 direction! {
+    /// What a worker asks of its machine, which knows it alone.
+    WorkerToMachine: DeviceErrorsQuery,
+}
+direction! {
     /// What is asked of the head about objects and machines, which its own store is part of.
     ReportQuery: ClusterQuery, HoldingsQuery,
 }
@@ -146,6 +150,8 @@ parts! {
         Store(ClientToStore),
         /// Of a worker.
         Worker(WorkerToNode),
+        /// A question of a worker's to its machine.
+        Machine(WorkerToMachine),
         /// A question about the cluster.
         Report(ReportQuery),
         /// For the head.
@@ -154,6 +160,10 @@ parts! {
 direction! {
     /// What the object store answers.
     StoreToClient: Allocated, Pinned, StoreRefused, SegmentRetired,
+}
+direction! {
+    /// What a machine answers to a worker of its own.
+    MachineToWorker: DeviceErrors,
 }
 direction! {
     /// What the head answers to a question of a client that waits for it.
@@ -171,6 +181,8 @@ parts! {
     DaemonToClient:
         /// By the store.
         Store(StoreToClient),
+        /// By its machine, in answer to a question.
+        Machine(MachineToWorker),
         /// In answer to a question.
         Answer(AnswerToClient),
         /// What comes about.

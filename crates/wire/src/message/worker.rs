@@ -109,6 +109,28 @@ pub struct DeviceErrorRaised {
     pub text: String,
 }
 
+/// worker → its machine: what do its devices' drivers say went wrong on them while a call of its ran, which raised?
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
+pub struct DeviceErrorsQuery {
+    /// Names the question in its answer.
+    #[field(1)]
+    pub request: u64,
+    /// For how long the call has run.
+    #[field(2)]
+    pub lasted_ms: u64,
+}
+
+/// machine → worker: the answer to a [`DeviceErrorsQuery`].
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
+pub struct DeviceErrors {
+    /// Names the question.
+    #[field(1)]
+    pub request: u64,
+    /// Each error that a driver reported of its devices in that time, for people; empty for none.
+    #[field(2)]
+    pub texts: Vec<String>,
+}
+
 /// worker → daemon: the actor's constructor returned.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct ActorReady {

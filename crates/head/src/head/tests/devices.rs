@@ -2,10 +2,10 @@
 
 use super::*;
 use oxiray_accelerators::{DeviceUse, NodeNumber};
-use oxiray_families::{Health, ProcessMemory, Recovery, Usage};
+use oxiray_families::{DeviceFault, Health, ProcessMemory, Recovery, Usage, XidClass};
 use oxiray_ids::NodeId;
-use oxiray_machine::{OpenNode, OpenNodes};
-use oxiray_wire::message::ChronicleFollow;
+use oxiray_machine::{DeviceErrorSeen, OpenNode, OpenNodes};
+use oxiray_wire::message::{ChronicleFollow, DeviceErrorsQuery};
 use oxiray_wire::state::{
     ChronicleEntry, ChronicleEvent, DeviceCondition, DeviceService, DeviceTier, IsolationMode, MemoryTier, NodeIsolation, RealmDevices,
 };
@@ -268,6 +268,37 @@ fn opened(open: impl IntoIterator<Item = OpenNode>) -> OpenNodes {
 fn open(worker: u32, pid: u32, minor: u32) -> OpenNode {
     let (number, path) = (NodeNumber { major: 195, minor }, format!("/dev/nvidia{minor}"));
     OpenNode { worker, pid, number, path }
+}
+
+#[test]
+fn a_worker_whose_call_raised_is_told_what_was_reported_of_its_devices_meanwhile() {
+    let mut world = World::with_own_nodes(2, 2);
+    let driver = world.driver();
+    world.say(driver, request(1, &[GPU]));
+    let (_, worker) = world.granted(driver, 1);
+    let mut reports = |slot, xid, class| {
+        let device = ("GPU".to_owned(), slot);
+        world.core.devices_failed(vec![DeviceErrorSeen { device, fault: DeviceFault::Xid(xid), class }]);
+        world.pass(Duration::from_millis(100));
+    };
+    reports(0, 13, XidClass::Application);
+    reports(1, 31, XidClass::Application);
+    reports(0, 94, XidClass::Contained);
+    let told = |world: &mut World, who, lasted_ms| {
+        world.say(who, DeviceErrorsQuery { request: lasted_ms, lasted_ms });
+        let answer = world.to(who).find_map(|message| match message {
+            Message::DeviceErrors(said) if said.request == lasted_ms => Some(said.texts.clone()),
+            _ => None,
+        });
+        answer.expect("an answer")
+    };
+    assert_eq!(told(&mut world, worker, 50), Vec::<String>::new(), "the call began later");
+    let of_hardware = "Xid 94 (a contained ECC error of memory) 0.1 s before this error: its hardware failed";
+    let last = told(&mut world, worker, 150);
+    assert!(last.len() == 1 && last[0].starts_with("GPU 0") && last[0].ends_with(of_hardware), "{last:?}");
+    let all = told(&mut world, worker, 60_000);
+    assert!(all.len() == 2 && all[0].contains("Xid 13") && all[0].ends_with("what ran on it caused that"), "{all:?}");
+    assert_eq!(told(&mut world, driver, 60_000), Vec::<String>::new(), "it holds none");
 }
 
 /// What is open of a GPU without a grant.

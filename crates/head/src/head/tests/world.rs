@@ -223,6 +223,7 @@ impl World {
         match ClientToDaemon::of(message.into()).expect("a client says it") {
             ClientToDaemon::Head(message) => self.core.client_said(from, message),
             ClientToDaemon::Worker(message) => self.core.worker_said(from, &message),
+            ClientToDaemon::Machine(asked) => self.core.worker_asked(from, &asked),
             other => panic!("{other:?} is for the daemon"),
         }
         self.settle();
@@ -357,7 +358,6 @@ impl World {
             | Effect::MeasureDevices
             | Effect::RememberHealth(_)
             | Effect::StartTemplate { .. }
-            | Effect::EndTemplate { .. }
             | Effect::LeaveStore { .. }
             | Effect::Submission(_)
             | Effect::Log(_) => {}

@@ -4,7 +4,7 @@ use crate::core::client::Client;
 use crate::core::io::{DAEMON, Io};
 use crate::core::questions::DaemonAnswer;
 use oxiray_store::{Access, Extent, FileId, SegmentId};
-use oxiray_wire::message::{AnswerToClient, Failure, StoreToClient, Unpin};
+use oxiray_wire::message::{AnswerToClient, Failure, MachineToWorker, StoreToClient, Unpin};
 
 impl<I: Io> Client<I> {
     /// The store's answer to a question, or its word that a file is gone.
@@ -28,6 +28,15 @@ impl<I: Io> Client<I> {
             StoreToClient::SegmentRetired(said) => return self.io.retire(FileId(said.file)),
         };
         self.settle_question(question, answer);
+    }
+
+    /// The machine's answer to a question.
+    pub(crate) fn machine_answered(&mut self, message: MachineToWorker) {
+        match message {
+            MachineToWorker::DeviceErrors(said) => {
+                self.settle_question(said.request, DaemonAnswer::DeviceErrors(said.texts));
+            }
+        }
     }
 
     /// The head's answer to a question.
