@@ -10,6 +10,7 @@ import errno
 import functools
 import json
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -316,6 +317,43 @@ def test_tiers_require_refuses_what_cannot_be_fenced(machine: Callable[..., Path
         ray.get(Holder.remote().ping.remote())
     # Nothing is held by what was refused.
     wait_until(lambda: ray.available_resources().get("GPU") == 2.0)
+
+
+def test_tiers_require_ends_who_has_another_device_open_all_the_same(machine: Callable[..., Path], tmp_path: Path) -> None:
+    mechanism()
+    host = machine("watch")
+    door = str(tmp_path / "door")
+
+    @ray.remote(num_gpus=1, max_retries=2)
+    def is_passed(mode: str) -> int:
+        with socket.socket(socket.AF_UNIX) as to_driver:
+            to_driver.connect(door)
+            to_driver.sendall(f"{mode} {ray.get_gpu_ids()[0]}\n".encode())
+            _, (node,), *_ = socket.recv_fds(to_driver, 1, 1)
+            # A fence takes back no descriptor: this one stays open until the driver says more, or nobody does.
+            to_driver.recv(1)
+            return os.fstat(node).st_rdev
+
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(door)
+        listening.listen()
+
+        def passes_to(task: Any) -> socket.socket:
+            client, _ = listening.accept()
+            own = int(client.recv(100).split()[1])
+            node = os.open(host / "dev" / f"nvidia{1 - own}", os.O_RDWR)
+            socket.send_fds(client, [b"-"], [node])
+            os.close(node)
+            return client
+
+        spared = is_passed.options(device_isolation="fence").remote("fence")
+        with passes_to(spared) as client:
+            client.sendall(b"-")
+        assert os.major(ray.get(spared, timeout=30)) == 1
+        ended = is_passed.options(device_isolation="require").remote("require")
+        with passes_to(ended), pytest.raises(ray.exceptions.DeviceViolationError) as raised:
+            ray.get(ended, timeout=60)
+    assert 'ends what does (device_isolation="require")' in str(raised.value), raised.value
 
 
 def test_request_is_fenced_where_its_node_only_watches(machine: Callable[..., Path], tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ use crate::alarm::Alarm;
 use crate::device_checks::{DeviceQuestion, DeviceSlot, Residue, Step, devices_of};
 use crate::devices::OutOfService;
 use crate::worker::{Duty, Progress};
-use crate::{Effect, Key};
+use crate::{Effect, IsolationPlan, Key};
+use oxiray_fence::Isolation;
 use oxiray_ids::WorkerNumber;
 use oxiray_resources::Grant;
 use oxiray_wire::message::{OutOfMemory, Stop, WorkerDied, WorkerGone};
@@ -90,9 +91,14 @@ impl NodeCore {
     pub(super) fn verdict(&mut self, key: Key, text: &str) {
         let Some(worker) = self.workers.get(&key).filter(|worker| worker.job.is_some()) else { return };
         if let Some(violation) = self.devices.open.ended.get(&key) {
+            let why = match self.plan.isolation {
+                IsolationPlan { ends_violators: true, .. } => "--device-violations=end",
+                IsolationPlan { asked: Isolation::Require, .. } => "--device-isolation=require",
+                IsolationPlan { .. } => "device_isolation=\"require\"",
+            };
             let text = format!(
-                "{violation} without having been granted it, and node {} ({}) ends what does (--device-violations=end). Have \
-                 it ask for the device, or leave alone what the variables that show devices do not name",
+                "{violation} without having been granted it, and node {} ({}) ends what does ({why}). Have it ask for the \
+                 device, or leave alone what the variables that show devices do not name",
                 self.plan.node, self.plan.ip
             );
             let out_of_memory = OutOfMemory::None;

@@ -35,7 +35,12 @@ impl NodeCore {
             self.tell_of_others(&device, &others);
         }
         if self.plan.isolation.asked >= Isolation::Watch {
+            let required = listed.iter().filter(|(by, _)| self.must_be_fenced(by.worker));
+            let required: Vec<(Key, String)> = required.map(|(by, text)| (by.worker, text.clone())).collect();
             self.violations_seen(|opened| opened.listed = listed);
+            for (worker, text) in required {
+                self.end_violator(worker, text);
+            }
         }
     }
 

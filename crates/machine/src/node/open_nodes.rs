@@ -1,6 +1,7 @@
 //! Which device nodes the processes of workers have open, looked at from time to time, and whether they were granted the
 //! devices. Nothing is refused here: what is open without a grant is a violation, which the driver and the log are told
-//! once for each process and device. Where the node was started so, the worker is ended for it, and what it ran fails.
+//! once for each process and device. Where the node was started so, or the worker was to be fenced off it by all means, the
+//! worker is ended for it, and what it ran fails.
 
 use super::NodeCore;
 use crate::Effect;
@@ -43,8 +44,8 @@ pub struct OpenNodes {
 }
 
 impl NodeCore {
-    /// Sees to the next look while a worker serves a job that nothing refuses other devices and that is to be watched, on a
-    /// machine whose device nodes are known.
+    /// Sees to the next look while a worker serves a job that is to be watched and that nothing refuses other devices, or that
+    /// is to be refused them by all means, on a machine whose device nodes are known.
     pub(super) fn watch_open_nodes(&mut self) {
         if self.devices.open.next.is_none() && self.has_own_nodes() && self.watched().next().is_some() {
             let due = self.now + LOOKED_AT_EVERY;
@@ -87,7 +88,21 @@ impl NodeCore {
             let by = OpenedBy { worker: *worker, pid: open.pid, device: device.clone() };
             violations.entry(by).or_insert_with(|| in_words(&self.workers[worker], open, device));
         }
+        // Seen a second time: what a fenced worker inherited is closed when it learns what it is.
+        let seen_again = violations.iter().filter(|(by, _)| self.devices.open.violations.contains_key(by));
+        let seen_again: Vec<(Key, String)> = seen_again.map(|(by, text)| (by.worker, text.clone())).collect();
         self.violations_seen(|opened| opened.violations = violations);
+        for (worker, text) in seen_again {
+            if self.must_be_fenced(worker) {
+                self.end_violator(worker, text);
+            }
+        }
+    }
+
+    /// Whether a worker is to be fenced by all means, so that it is not let go on where its fence did not hold.
+    pub(super) fn must_be_fenced(&self, worker: Key) -> bool {
+        let asked = self.workers.get(&worker).map(|worker| worker.environment.isolation);
+        asked.is_some_and(|asked| self.plan.isolation.of(asked) == Isolation::Require)
     }
 
     /// Tells of the violations that `see` adds to what was seen before, and of those that it takes away.
@@ -116,7 +131,7 @@ impl NodeCore {
     }
 
     /// What the worker runs fails for it, and is not run again: it would do the same.
-    fn end_violator(&mut self, key: Key, text: String) {
+    pub(super) fn end_violator(&mut self, key: Key, text: String) {
         if self.workers.get(&key).is_some_and(|worker| !worker.is_doomed) {
             self.devices.open.ended.insert(key, text);
             self.kill_worker(key);
@@ -145,7 +160,9 @@ impl NodeCore {
 
     fn watched(&self) -> impl Iterator<Item = (Key, &Worker)> {
         let is_asked = |worker: &Worker| self.plan.isolation.of(worker.environment.isolation) >= Isolation::Watch;
-        self.serving().filter(move |(key, worker)| is_asked(worker) && !self.devices.open.fenced.contains(key))
+        // A descriptor that somebody passes to a process is behind its fence.
+        let is_due = |key: &Key| !self.devices.open.fenced.contains(key) || self.must_be_fenced(*key);
+        self.serving().filter(move |(key, worker)| is_asked(worker) && is_due(key))
     }
 
     /// Between two looks, in seconds; nothing where nobody looks.

@@ -3,9 +3,10 @@
 use super::*;
 use oxiray_accelerators::{DeviceUse, NodeNumber};
 use oxiray_families::{DeviceFault, Health, ProcessMemory, Recovery, Usage, XidClass};
+use oxiray_fence::Mechanism;
 use oxiray_ids::NodeId;
 use oxiray_machine::{DeviceErrorSeen, OpenNode, OpenNodes};
-use oxiray_wire::message::{ChronicleFollow, DeviceErrorsQuery};
+use oxiray_wire::message::{AskedIsolation, ChronicleFollow, DeviceErrorsQuery};
 use oxiray_wire::state::{
     ChronicleEntry, ChronicleEvent, DeviceCondition, DeviceService, DeviceTier, IsolationMode, MemoryTier, NodeIsolation, RealmDevices,
 };
@@ -388,6 +389,38 @@ fn a_device_tells_its_files_and_who_has_it_what_it_may_open() {
     let realm = &rows[0].holders[0].isolation.as_ref().expect("it is told").realm;
     assert_eq!(realm[..], [RealmDevices { resource: "GPU".to_owned(), slots: vec![0] }]);
     assert_eq!(rows[0].holders[0].choice, "the lowest that was free");
+}
+
+#[test]
+fn who_must_be_fenced_and_has_another_device_open_all_the_same_is_ended() {
+    let mut world = World::with_own_nodes(2, 2);
+    world.core.node_mut().plan_mut().isolation.mechanisms = vec![Mechanism::Cgroup];
+    let driver = world.driver();
+    let fenced = |number, isolation| {
+        let environment = Some(Environment { isolation, ..Environment::default() });
+        LeaseRequest { environment, ..request(number, &[GPU]) }
+    };
+    world.say(driver, fenced(1, AskedIsolation::Fence));
+    let (_, spared) = world.granted(driver, 1);
+    world.pass(Duration::from_secs(3));
+    assert!(world.looked_at.is_empty(), "its fence holds it");
+    world.say(driver, fenced(2, AskedIsolation::Require));
+    let (_, ended) = world.granted(driver, 2);
+    let pid = holder(&world, 1);
+    world.pass(Duration::from_secs(2));
+    assert_eq!(world.looked_at.last(), Some(&vec![pid]), "who must be fenced is looked at, too");
+    let passed = opened([open(pid, 901, 0), open(pid, pid, 1)]);
+    world.core.nodes_opened(&passed);
+    world.core.nodes_opened(&opened([]));
+    world.core.nodes_opened(&passed);
+    world.settle();
+    assert!(!world.is_killed(ended), "it may be about to close what it inherited");
+    world.core.nodes_opened(&passed);
+    world.settle();
+    assert!(world.is_killed(ended) && !world.is_killed(spared));
+    world.bury(ended, "killed by signal 9 (SIGKILL)");
+    let told = world.ended(driver).remove(0).1;
+    assert!(told.contains("has GPU 0 open") && told.contains("(device_isolation=\"require\")"), "{told}");
 }
 
 /// The process of who has a GPU.
