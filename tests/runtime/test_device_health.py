@@ -377,6 +377,23 @@ def test_a_person_drains_a_device_has_it_checked_and_puts_it_back(gpus: Gpus, tm
     ray.get(task, timeout=30)
 
 
+def test_a_person_puts_all_devices_back_at_once(gpus: Gpus) -> None:
+    address = f"--address={ray.get_runtime_context().gcs_address}"
+    node = ray.get_runtime_context().get_node_id()
+    gpus.say("cuda=sound")
+    assert "No device is out of service" in commands.run("device", "undrain", "--all", address)
+    for arguments in ([], [node]):
+        for slot in (1, 3):
+            commands.run("device", "drain", f"{node}/{slot}", address)
+        wait_until(lambda: "out of service" in device(1) and "out of service" in device(3))
+        said = commands.run("device", "undrain", "--all", *arguments, address).splitlines()
+        assert said == [f"GPU {slot} of node {node} is put back into service when it has passed a check: see `oxiray status`." for slot in (1, 3)]
+        wait_until(lambda: "out of service" not in status())
+    refused = commands.run("device", "undrain", f"{node}/1", "--all", address, check=False)
+    assert "names one device" in refused, refused
+    assert "required" in commands.run("device", "undrain", address, check=False)
+
+
 def test_what_is_to_be_known_of_devices_of_other_machines_is_shown(
     library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:

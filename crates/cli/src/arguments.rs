@@ -614,11 +614,18 @@ pub(crate) enum DeviceVerb {
     },
     /// Puts a device back into service when it has passed a check. A device that is held is put back at once.
     Undrain {
-        #[command(flatten)]
-        order: DeviceOrderOptions,
+        /// As for `drain`. With `--all` the node alone, or nothing for all nodes.
+        #[arg(value_name = "NODE/DEVICE", required_unless_present = "all")]
+        device: Option<String>,
+        /// Puts back every device that is out of service, of a node or of the cluster.
+        #[arg(long)]
+        all: bool,
         /// Puts the device back without a check.
         #[arg(long)]
         force: bool,
+        /// The cluster's address; the default is the current cluster.
+        #[arg(long)]
+        address: Option<String>,
     },
     /// Checks a device that is free: whether it computes, and whether its memory keeps what is written to it.
     Check {

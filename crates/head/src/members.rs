@@ -635,6 +635,12 @@ impl Members {
         only_one_meant(&living, text)
     }
 
+    /// The members that are heard of.
+    pub(crate) fn living_nodes(&self) -> Vec<(Key, NodeId)> {
+        let living = self.by_key.iter().filter(|(_, member)| !member.is_silent);
+        living.map(|(key, member)| (*key, member.view.node)).collect()
+    }
+
     /// The devices that a member is to keep in service though it found them ill (BREAKER-1).
     pub(crate) fn kept_in_service(&mut self, key: Key, now: Instant) -> Vec<(Kept, bool)> {
         let Some(member) = self.by_key.get(&key) else { return Vec::new() };

@@ -4,7 +4,7 @@ use super::HeadCore;
 use crate::breaker::Kept;
 use crate::members::OWN;
 use crate::suspicion::{MemberDevice, Outcome, Suspected};
-use oxiray_ids::WorkerId;
+use oxiray_ids::{NodeId, WorkerId};
 use oxiray_machine::{Effect, Key, check_name};
 use oxiray_wire::message::{DeviceAction, DeviceAsked, DeviceHolding, DeviceOrder, HoldingPhase, StateReport};
 use oxiray_wire::state::{ChronicleEntry, ChronicleEvent, DeviceCondition, DevicePart, DeviceTold, STATE_VERSION};
@@ -17,15 +17,37 @@ impl HeadCore {
     /// The command line wants something of a device.
     pub(crate) fn device_asked(&mut self, from: Key, asked: &DeviceAsked) {
         let (request, version) = (asked.request, STATE_VERSION);
-        let report = |told| StateReport { request, device: Some(told), version, ..StateReport::default() };
-        let answer = self.order_device(asked).map(report);
+        let report = StateReport { request, version, ..StateReport::default() };
+        let names = [("a node's name", &asked.node), ("a device", &asked.device), ("a reason", &asked.reason)];
+        let answer = names.into_iter().try_for_each(|(what, text)| check_name(what, text)).and_then(|()| {
+            if asked.is_all {
+                return Ok(StateReport { devices: self.order_all_devices(asked)?, ..report });
+            }
+            Ok(StateReport { device: Some(self.order_device(asked)?), ..report })
+        });
         self.answer_state(from, request, answer, String::new());
     }
 
-    fn order_device(&mut self, asked: &DeviceAsked) -> Result<DeviceTold, String> {
-        for (what, text) in [("a node's name", &asked.node), ("a device", &asked.device), ("a reason", &asked.reason)] {
-            check_name(what, text)?;
+    /// What is out of service on a node, or anywhere, is put back.
+    fn order_all_devices(&mut self, asked: &DeviceAsked) -> Result<Vec<DeviceTold>, String> {
+        if asked.action != DeviceAction::Undrain {
+            return Err("all devices can be put back into service at once, and nothing else".to_owned());
         }
+        let of_node = if asked.node.is_empty() { None } else { Some(self.members.meant(&asked.node)?) };
+        let meant: Vec<(Key, NodeId)> = of_node.map_or_else(|| self.members.living_nodes(), |node| vec![node]);
+        let mut told = Vec::new();
+        for (key, node_id) in meant {
+            let out = self.members.by_key[&key].devices_out_of_service();
+            told.extend(out.into_iter().map(|(resource, slot)| (key, DeviceTold { node_id, resource, slot })));
+        }
+        self.log(format!("{} devices that are out of service: Undrain ordered by hand", told.len()));
+        for (key, DeviceTold { resource, slot, .. }) in &told {
+            self.order_member(*key, DeviceOrder { resource: resource.clone(), slot: *slot, ..order_of(asked) });
+        }
+        Ok(told.into_iter().map(|(_, told)| told).collect())
+    }
+
+    fn order_device(&mut self, asked: &DeviceAsked) -> Result<DeviceTold, String> {
         let (key, node) = self.members.meant(&asked.node)?;
         let member = &self.members.by_key[&key];
         let (resource, slot) = member.device_meant(&asked.device)?;
@@ -46,8 +68,7 @@ impl HeadCore {
             DeviceAction::Drain | DeviceAction::Undrain | DeviceAction::Check => {}
         }
         self.log(format!("{name}: {:?} ordered by hand: {}", asked.action, asked.reason));
-        let (action, reason, is_forced) = (asked.action, asked.reason.clone(), asked.is_forced);
-        self.order_member(key, DeviceOrder { resource: resource.clone(), slot, action, reason, is_forced });
+        self.order_member(key, DeviceOrder { resource: resource.clone(), slot, ..order_of(asked) });
         Ok(DeviceTold { node_id: node, resource, slot })
     }
 
@@ -130,4 +151,10 @@ impl HeadCore {
             self.drain_for(member, &format!("the driver of its {resource} {slot} needs a restart of the machine"));
         }
     }
+}
+
+/// What a member is to do with a device that is yet to be named.
+fn order_of(asked: &DeviceAsked) -> DeviceOrder {
+    let (action, reason, is_forced) = (asked.action, asked.reason.clone(), asked.is_forced);
+    DeviceOrder { action, reason, is_forced, ..DeviceOrder::default() }
 }

@@ -45,6 +45,16 @@ impl Member {
         self.state.conditions.iter().any(|of| is_it(of) && of.reason.is_some())
     }
 
+    /// The devices that are out of service, of those that there are.
+    pub(crate) fn devices_out_of_service(&self) -> Vec<(String, u32)> {
+        let counts: Vec<(ResourceName, u64)> = self.device_counts().collect();
+        let is_there = |of: &&DeviceCondition| {
+            counts.iter().any(|(name, count)| name.as_str() == of.resource && u64::from(of.slot) < *count)
+        };
+        let out = self.state.conditions.iter().filter(|of| of.reason.is_some()).filter(is_there);
+        out.map(|of| (of.resource.clone(), of.slot)).collect()
+    }
+
     /// Whether somebody has the device, or a part of it.
     pub(crate) fn is_device_in_use(&self, resource: &str, slot: u32) -> bool {
         let devices = self.view.free_devices.iter().find(|(name, _)| name.as_str() == resource);

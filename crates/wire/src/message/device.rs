@@ -2,7 +2,7 @@
 
 use oxiray_fields::Fields;
 
-/// command line → head: what is to become of a device. Answered by a [`StateReport`](super::StateReport) with one row.
+/// command line → head: what is to become of a device. Answered by a [`StateReport`](super::StateReport) with what was ordered.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct DeviceAsked {
     /// The question.
@@ -23,6 +23,9 @@ pub struct DeviceAsked {
     /// Puts it back without a check.
     #[field(6)]
     pub is_forced: bool,
+    /// Means all devices that are out of service, of that node or, where none is named, of the cluster: `Undrain` alone.
+    #[field(7)]
+    pub is_all: bool,
 }
 
 /// head → member: the same of a device that it has.

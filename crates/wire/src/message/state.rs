@@ -86,6 +86,9 @@ pub struct StateReport {
     /// Who was told of an order to kill an actor or to cancel a task.
     #[field(13)]
     pub ended: Option<EndTold>,
+    /// What was ordered of each of several devices.
+    #[field(14)]
+    pub devices: Vec<DeviceTold>,
 }
 
 /// visitor → head: what changed in these lists since the cursor? Answered by one [`StateChanges`], when something did.

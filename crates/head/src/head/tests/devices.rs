@@ -6,7 +6,7 @@ use oxiray_families::{DeviceFault, Health, ProcessMemory, Recovery, Usage, XidCl
 use oxiray_fence::Mechanism;
 use oxiray_ids::NodeId;
 use oxiray_machine::{DeviceErrorSeen, OpenNode, OpenNodes};
-use oxiray_wire::message::{AskedIsolation, ChronicleFollow, DeviceErrorsQuery};
+use oxiray_wire::message::{AskedIsolation, ChronicleFollow, DeviceAction, DeviceAsked, DeviceErrorsQuery};
 use oxiray_wire::state::{
     ChronicleEntry, ChronicleEvent, DeviceCondition, DeviceService, DeviceTier, IsolationMode, MemoryTier, NodeIsolation, RealmDevices,
 };
@@ -573,4 +573,33 @@ fn a_node_is_drained_whose_driver_needs_a_restart_of_the_machine_and_kept_where_
     assert_eq!(reason(&head).as_deref(), Some("the driver of its GPU 1 needs a restart of the machine"));
     tell(&mut head, vec![condition(1, true, true)]);
     assert_eq!(entries(&mut head, ChronicleEvent::NodeDraining).len(), 1);
+}
+
+#[test]
+fn all_devices_that_are_out_of_service_are_put_back_at_once() {
+    let mut world = World::new(1, 3);
+    let person = world.core.new_key();
+    let asked = |world: &mut World, asked: DeviceAsked| {
+        world.core.device_asked(person, &asked);
+        world.settle();
+        let answers = world.to(person).filter_map(|message| match message {
+            Message::StateReport(report) => Some((**report).clone()),
+            _ => None,
+        });
+        answers.last().expect("an answer")
+    };
+    let all = |node: &str, action| DeviceAsked { node: node.into(), action, is_all: true, ..DeviceAsked::default() };
+    for device in ["0", "2"] {
+        let (node, device) = ("127.0.0.1".to_owned(), device.to_owned());
+        asked(&mut world, DeviceAsked { node, device, action: DeviceAction::Drain, ..DeviceAsked::default() });
+    }
+    assert_eq!(world.total("GPU"), 10_000);
+    let failure = asked(&mut world, all("", DeviceAction::Drain)).failure.expect("it is refused");
+    assert!(failure.text.contains("and nothing else"), "{}", failure.text);
+    let failure = asked(&mut world, all("nowhere", DeviceAction::Undrain)).failure.expect("there is none");
+    assert!(failure.text.contains("no living node is `nowhere`"), "{}", failure.text);
+    let told = asked(&mut world, all("127.0.0.1", DeviceAction::Undrain)).devices;
+    assert_eq!(told.iter().map(|told| told.slot).collect::<Vec<_>>(), [0, 2]);
+    assert_eq!((world.total("GPU"), world.out_of_service().len()), (30_000, 0));
+    assert_eq!(asked(&mut world, all("", DeviceAction::Undrain)).devices, []);
 }
