@@ -58,12 +58,17 @@ def in_template(descriptor: int) -> str:
     own = [_place(path, asked["session"]) for path in asked["path"]]
     sys.path[:0] = [path for path in own if path not in sys.path]
     reason = None
+    if (opened := _opened_device()) is not None:
+        reason = f"{sys.executable} opens {opened} when it starts, and a process that uses a device cannot be forked"
     with _one_thread(), _without_collection():
-        for name in asked["modules"]:
+        for name in asked["modules"] if reason is None else []:
             try:
                 importlib.import_module(name)
             except BaseException as error:
                 reason = f"importing {name} raised {type(error).__name__}: {error}"
+            if reason is None and (opened := _opened_device()) is not None:
+                reason = f"importing {name} opens {opened}, and a process that uses a device cannot be forked"
+            if reason is not None:
                 break
     reason = reason or _why_not_forkable()
     if reason is not None:
@@ -115,13 +120,18 @@ def _why_not_forkable() -> str | None:
     others = sum(1 for name in _thread_names() if not name.startswith(_FORKABLE_THREADS))
     if others > 0:
         return f"they start {others} thread{'s' if others > 1 else ''}, and a process with threads cannot be forked"
+    return None
+
+
+def _opened_device() -> str | None:
+    """The device node that this process has open, where it has one."""
     for number in os.listdir("/proc/self/fd"):
         try:
             target = os.readlink(f"/proc/self/fd/{number}")
         except OSError:
             continue
         if _families.NODE.match(target):
-            return f"they open {target}, and a process that uses a device cannot be forked"
+            return target
     return None
 
 

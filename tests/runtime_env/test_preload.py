@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import ray
@@ -72,18 +75,63 @@ def test_jemallocs_thread_does_not_keep_a_module_from_being_preloaded(cluster, m
     assert all(own != imported for own, imported, *_ in found)
 
 
-def test_a_process_with_a_device_open_is_not_forked() -> None:
+def test_a_process_with_a_device_open_is_not_forked(tmp_path) -> None:
     # No machine is sure to have a device; /dev/full stands for one.
+    (tmp_path / "modest.py").write_text("")
+    (tmp_path / "greedy.py").write_text("node = open('/dev/full')\n")
     program = (
-        "import re; from oxiray import _families, _preload\n"
-        "print(_preload._why_not_forkable())\n"
-        "_families.NODE = re.compile('/dev/full'); file = open('/dev/full')\n"
-        "print(_preload._why_not_forkable())\n"
+        "import json, os, re, sys; from oxiray import _families, _preload\n"
+        "_families.NODE = re.compile('/dev/full')\n"
+        "def started_over(descriptor, text, reason): print(reason); sys.exit()\n"
+        "_preload._start_over = started_over\n"
+        "if 'early' in sys.argv: import greedy\n"
+        "os.environ[_preload.VARIABLE] = json.dumps({'modules': sys.argv[1].split(','), 'path': [], 'session': ''})\n"
+        "print(repr(_preload.in_template(0)))\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    before, after = done.stdout.splitlines()
-    assert before == "None"
-    assert "/dev/full" in after
+
+    def said(*arguments: str) -> str:
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True, env=environment)
+        return done.stdout.strip()
+
+    assert said("modest") == "''"
+    reason = "a process that uses a device cannot be forked. Each worker imports them itself"
+    assert said("modest,greedy,modest") == f"preload of modest, greedy, modest has no effect: importing greedy opens /dev/full, and {reason}"
+    assert f"{sys.executable} opens /dev/full when it starts, and {reason}" in said("modest", "early")
+
+
+def test_a_template_that_has_a_device_open_is_told_of_and_replaced(tmp_path, monkeypatch, capfd) -> None:
+    # A machine whose GPU 0 is /dev/full, which any process can open.
+    host = tmp_path / "host"
+    shutil.copytree(Path(__file__).resolve().parent.parent / "fixtures" / "hosts" / "nvidia-h100x8", host)
+    description = json.loads((host / "host.json").read_text())
+    description["nodes"]["/dev/nvidia0"] = "1:7"
+    (host / "host.json").write_text(json.dumps(description))
+    (tmp_path / "sitecustomize.py").write_text("node = open('/dev/full')\n")
+    monkeypatch.setenv("OXIRAY_HOST_ROOT", str(host))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    ray.shutdown()
+    ray.init(num_cpus=2)
+    said: list[str] = []
+
+    @ray.remote
+    def parent() -> int:
+        return os.getppid()
+
+    def is_told(words: str) -> bool:
+        said.append(capfd.readouterr().err)
+        return words in "".join(said)
+
+    try:
+        first = ray.get(parent.remote(), timeout=60)
+        wait_until(lambda: is_told("has GPU 0 open (/dev/full)"))
+        wait_until(lambda: ray.get(parent.options(num_gpus=1).remote(), timeout=60) != first)
+        # Every interpreter opens it here.
+        wait_until(lambda: is_told("so had the one before"))
+        text = "".join(said)
+        assert "it is replaced by a new one" in text and text.count("has GPU 0 open") == 2, text
+    finally:
+        ray.shutdown()
 
 
 def test_a_module_that_cannot_be_imported_fails_the_tasks(cluster, module) -> None:

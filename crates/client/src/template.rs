@@ -2,9 +2,14 @@
 //!
 //! - TEMPLATE-1: it outlives nobody: when the daemon goes, its workers and whatever they left behind go first.
 //! - TEMPLATE-2: each worker that is asked for is told of once, with its process or with the reason why there is none.
+//! - TEMPLATE-3: the daemon is told where this process has a device open, before it forks the next worker.
 
+use crate::worker::rule;
+use oxiray_fence::{DenyList, own_strays};
 use oxiray_processes::ChildReaper;
-use oxiray_wire::message::{DaemonToTemplate, Direction as _, Fork, Forked, Gone, TemplateReady};
+use oxiray_wire::message::{
+    DaemonToTemplate, DeviceNumber, Direction as _, Fork, Forked, Gone, TemplateHolds, TemplateReady,
+};
 use oxiray_wire::{Connection, Received};
 use rustix::event::{PollFd, PollFlags};
 use std::collections::VecDeque;
@@ -32,6 +37,8 @@ pub struct TemplateService {
     children: ChildReaper,
     asked: VecDeque<Received>,
     pid: u32,
+    /// Whether the daemon was told that a device is open here.
+    has_told: bool,
 }
 
 /// What the process could not do, and why.
@@ -51,7 +58,7 @@ impl TemplateService {
         let children = ChildReaper::new().map_err(|error| failed("watch its children", error))?;
         let mut daemon = Connection::new(socket).map_err(|error| failed("use its socket", error))?;
         daemon.send(&TemplateReady { started_us: started.as_micros() as u64, notice });
-        Ok(Self { daemon, children, asked: VecDeque::new(), pid: std::process::id() })
+        Ok(Self { daemon, children, asked: VecDeque::new(), pid: std::process::id(), has_told: false })
     }
 
     /// Waits for the next worker that is wanted, and meanwhile tells of those that are gone; `None` when the daemon is gone
@@ -66,9 +73,14 @@ impl TemplateService {
                 break;
             }
             while let Some(Received { message, descriptors }) = self.asked.pop_front() {
-                let Ok(DaemonToTemplate::Fork(Fork { request, groups, fences })) = DaemonToTemplate::of(message) else {
+                let Ok(DaemonToTemplate::Fork(Fork { request, groups, fences, devices })) =
+                    DaemonToTemplate::of(message)
+                else {
                     break 'served;
                 };
+                // A machine with more than any fence could hold is not looked at.
+                let devices = DenyList::new(devices.iter().map(rule)).unwrap_or_default();
+                self.look_for_devices(&devices);
                 match <[OwnedFd; 3]>::try_from(descriptors) {
                     Ok(descriptors) => return Some(WorkerWanted { request, groups, fences, descriptors }),
                     Err(_) => self.tell(request, Err(failed("fork", "three descriptors belong to what is wanted"))),
@@ -84,6 +96,19 @@ impl TemplateService {
         }
         self.end();
         None
+    }
+
+    /// TEMPLATE-3.
+    fn look_for_devices(&mut self, devices: &DenyList) {
+        if self.has_told || devices.rules().is_empty() {
+            return;
+        }
+        let Ok(strays) = own_strays(devices) else { return };
+        if let Some(stray) = strays.first() {
+            let number = Some(DeviceNumber { major: stray.node.major, minor: stray.node.minor });
+            self.daemon.send(&TemplateHolds { path: stray.path.display().to_string(), number });
+            self.has_told = true;
+        }
     }
 
     /// TEMPLATE-2: the process that was made for a request, or why there is none.
@@ -104,7 +129,7 @@ impl TemplateService {
     /// # Errors
     /// Where its output cannot be taken, or the template is gone.
     pub fn become_worker(self, wanted: WorkerWanted) -> io::Result<OwnedFd> {
-        let Self { daemon, children, asked, pid } = self;
+        let Self { daemon, children, asked, pid, .. } = self;
         drop((daemon, children, asked));
         let WorkerWanted { groups, fences, descriptors: [control, output, errors], .. } = wanted;
         rustix::stdio::dup2_stdout(&output)?;

@@ -8,7 +8,7 @@
 
 use oxiray_client::template::{TemplateService, WorkerWanted};
 use oxiray_processes::{Start, children_of};
-use oxiray_wire::message::{Fork, Forked};
+use oxiray_wire::message::{DeviceNumber, Fork, Forked};
 use oxiray_wire::{Connection, Message, Received};
 use std::collections::VecDeque;
 use std::io::{self, BufRead as _, BufReader, PipeReader, Read as _};
@@ -44,8 +44,9 @@ impl Daemon {
             .map(|_| io::pipe().expect("a pipe"))
             .map(|(reader, writer)| (reader, OwnedFd::from(writer)))
             .unzip();
-        self.connection
-            .send_with(&Fork { request, groups: vec!["a group".into()], fences: Vec::new() }.into(), writers);
+        let devices = vec![DeviceNumber { major: 1, minor: 7 }, DeviceNumber { major: 195, minor: 0 }];
+        let fork = Fork { request, groups: vec!["a group".into()], fences: Vec::new(), devices };
+        self.connection.send_with(&fork.into(), writers);
         assert!(self.connection.flush().expect("sent"));
         readers
     }
@@ -81,6 +82,13 @@ fn play(connection: Connection) {
 
     // One that ends by itself, of which the template has kept nothing open.
     let readers = daemon.ask(1, 3);
+    // TEMPLATE-3: it has /dev/full open. It says so once.
+    let held = daemon.next().message;
+    let number = Some(DeviceNumber { major: 1, minor: 7 });
+    assert!(
+        matches!(&held, Message::TemplateHolds(held) if held.path == "/dev/full" && held.number == number),
+        "{held:?}"
+    );
     let (forked, pidfds) = daemon.forked();
     assert_eq!((forked.request, forked.text.as_str(), pidfds.len()), (1, "", 1));
     let said = readers.into_iter().map(|mut reader| {
@@ -117,6 +125,7 @@ fn main() {
     }
     let (near, far) = Connection::pair().expect("a pair");
     let mut template = TemplateService::begin(far, Duration::from_micros(7), "a notice".into()).expect("it begins");
+    let _device = std::fs::File::open("/dev/full").expect("it opens");
     let daemon = std::thread::spawn(move || play(near));
     while let Some(wanted) = template.next_wanted() {
         assert_eq!(wanted.groups, ["a group"]);

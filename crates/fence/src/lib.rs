@@ -45,4 +45,4 @@ pub use landlock::{Ruleset, restrict_self};
 pub use means::{Isolation, Means, Mechanism, keep_capabilities_to_oneself};
 pub use node::{DenyList, DenyRule, Node, NodeKind};
 pub use own_cgroup::CgroupVersion;
-pub use strays::{Stray, close_strays, strays_of};
+pub use strays::{Stray, close_strays, own_strays, strays_of};

@@ -32,6 +32,16 @@ pub fn strays_of(pid: u32, denied: &DenyList) -> Result<Vec<Stray>, FenceError> 
 /// Closes this process's descriptors that are device nodes of a list, and tells which they were. Nothing of this
 /// program must count on one of them: call it before anything opens such a node.
 pub fn close_strays(denied: &DenyList) -> Result<Vec<Stray>, FenceError> {
+    let strays = own_strays(denied)?;
+    for stray in &strays {
+        // SAFETY: it was inherited and nobody here has it for his own; its number may be used anew.
+        unsafe { rustix::io::close(stray.descriptor) };
+    }
+    Ok(strays)
+}
+
+/// This process's descriptors that are device nodes of a list.
+pub fn own_strays(denied: &DenyList) -> Result<Vec<Stray>, FenceError> {
     let folder = Path::new("/proc/self/fd");
     let own = match own_descriptors(folder) {
         Some(own) => own,
@@ -42,12 +52,7 @@ pub fn close_strays(denied: &DenyList) -> Result<Vec<Stray>, FenceError> {
         let found = rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(descriptor) }).ok()?;
         Node::of(&found)
     };
-    let strays = strays_among(own, folder, denied, node);
-    for stray in &strays {
-        // SAFETY: it was inherited and nobody here has it for his own; its number may be used anew.
-        unsafe { rustix::io::close(stray.descriptor) };
-    }
-    Ok(strays)
+    Ok(strays_among(own, folder, denied, node))
 }
 
 fn strays_among(

@@ -18,7 +18,7 @@ use oxiray_resources::{Quantity, ResourceName};
 use oxiray_wire::message::{
     ChronicleFollow, ClientToHead, ClusterReport, DeviceAsked, DrainAsked, Driver, EndAsked, Failure, GrowthState,
     HeadOrder, Holdings, HoldingsQuery, MetricsQuery, NodeReport, Returning, StateFollow, StateQuery, Submission,
-    SubmissionAsked, WorkerToMachine, WorkerToNode,
+    SubmissionAsked, TemplateHolds, WorkerToMachine, WorkerToNode,
 };
 use oxiray_wire::state::NodeStatistics;
 use std::collections::{BTreeMap, BTreeSet};
@@ -205,6 +205,11 @@ impl Core {
     /// What a template has to say to those who use it.
     pub fn template_says(&mut self, template: TemplateKey, text: &str) {
         self.at_node(|node| node.template_says(template, text));
+    }
+
+    /// A template has a device open, which whatever it forks would inherit.
+    pub fn template_holds(&mut self, template: TemplateKey, told: &TemplateHolds) {
+        self.at_node(|node| node.template_holds(template, told));
     }
 
     /// A template is gone, and with it every worker it had forked; those are reported on their own.

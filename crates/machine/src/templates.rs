@@ -22,6 +22,18 @@ pub(crate) struct Template {
     pub(crate) jobs: BTreeSet<JobId>,
     pub(crate) notice: String,
     pub(crate) bursts: Bursts,
+    pub(crate) fitness: Fitness,
+}
+
+/// Whether workers are forked from a template: not where it has a device open, which a fork shares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fitness {
+    /// As far as is known.
+    Fit,
+    /// It is in the place of one that was not fit. Where it is not either, no other would be.
+    Successor,
+    /// It ends with the last worker that is in use.
+    Retired,
 }
 
 #[derive(Debug, Default)]

@@ -12,6 +12,7 @@ use crate::descriptors::with_reserve;
 use crate::line_log::LineLog;
 use dashboard::HttpProgram;
 use environments::Environments;
+use oxiray_accelerators::Offer;
 use oxiray_machine::Origin;
 use oxiray_processes::ChildReaper;
 use oxiray_wire::state::MetricsPlace;
@@ -42,9 +43,14 @@ pub(crate) struct Children {
 
 impl Children {
     /// `early`: a template that was started before there was anything else.
-    pub(crate) fn new(reaper: ChildReaper, early: Option<TemplateProcess>, http: Vec<HttpProgram>) -> Self {
+    pub(crate) fn new(
+        reaper: ChildReaper,
+        early: Option<TemplateProcess>,
+        http: Vec<HttpProgram>,
+        offer: &Offer,
+    ) -> Self {
         let (environments, submissions) = (Environments::default(), Submissions::default());
-        Self { reaper, templates: Templates::new(early), environments, submissions, http }
+        Self { reaper, templates: Templates::new(early, offer), environments, submissions, http }
     }
 
     /// Where metrics are exported, where they are.

@@ -268,6 +268,7 @@ messages! {
     81 => Fork [values],
     82 => Forked [values],
     83 => Gone,
+    84 => TemplateHolds,
     90 => Retried,
     91 => StateFollow,
     92 => StateChanges boxed [values],

@@ -183,7 +183,7 @@ impl NodeCore {
     }
 
     /// The devices that a node is of: several where they are parts of one board.
-    fn devices_with(&self, number: NodeNumber) -> Vec<DeviceSlot> {
+    pub(super) fn devices_with(&self, number: NodeNumber) -> Vec<DeviceSlot> {
         let offered = self.plan.offer.devices.iter();
         let found = offered.flat_map(|offered| {
             let slots = offered.slots_with(number).into_iter();

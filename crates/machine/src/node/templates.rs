@@ -3,11 +3,12 @@
 use super::NodeCore;
 use crate::alarm::Alarm;
 use crate::origin::Origin;
-use crate::templates::{Bursts, HALF_LIFE, QUIET, Template};
+use crate::templates::{Bursts, Fitness, HALF_LIFE, QUIET, Template};
 use crate::worker::{Duty, Worker};
 use crate::{Effect, Key, TemplateKey};
+use oxiray_accelerators::NodeNumber;
 use oxiray_ids::{JobId, WorkerId, WorkerNumber};
-use oxiray_wire::message::{Environment, Variable, WorkerForked};
+use oxiray_wire::message::{Environment, TemplateHolds, Variable, WorkerForked};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -46,7 +47,12 @@ impl NodeCore {
     }
 
     fn template_of(&mut self, origin: &Origin) -> TemplateKey {
-        let known = self.templates.by_key.iter().find(|(_, template)| template.origin == *origin);
+        let mut same = self.templates.by_key.iter().filter(|(_, template)| template.origin == *origin);
+        let mut is_successor = false;
+        let known = same.find(|(_, template)| {
+            is_successor |= template.fitness == Fitness::Retired;
+            template.fitness != Fitness::Retired
+        });
         if let Some((key, _)) = known {
             return *key;
         }
@@ -60,6 +66,7 @@ impl NodeCore {
             jobs: BTreeSet::new(),
             notice: String::new(),
             bursts: Bursts::default(),
+            fitness: if is_successor { Fitness::Successor } else { Fitness::Fit },
         };
         self.templates.by_key.insert(key, template);
         if self.templates.by_key.len() > TEMPLATES_MAX {
@@ -93,7 +100,8 @@ impl NodeCore {
     /// Forks the spare workers that are wanted, and ends those that are not wanted any more. A template that workers
     /// were just taken of is left for later: whoever takes them is not to wait for the forks of others.
     pub(super) fn adjust_spares(&mut self) {
-        let started = self.templates.by_key.iter().filter(|(_, template)| template.is_started);
+        let is_in_use = |template: &Template| template.is_started && template.fitness != Fitness::Retired;
+        let started = self.templates.by_key.iter().filter(|(_, template)| is_in_use(template));
         let plans: Vec<_> = started.map(|(key, template)| (*key, self.spares_wanted(&template.bursts))).collect();
         for (key, wanted) in plans {
             if self.templates.by_key[&key].bursts.goes_on(self.now) {
@@ -125,6 +133,45 @@ impl NodeCore {
         text.clone_into(&mut template.notice);
         for job in template.jobs.clone() {
             self.notify(job, text);
+        }
+    }
+
+    /// A template has a device open: nothing more is forked from it, and it ends when none of its workers is in use. A new one
+    /// takes its place; where that has a device open as well, what opens it does so in each that starts.
+    pub fn template_holds(&mut self, key: TemplateKey, told: &TemplateHolds) {
+        let number = told.number.map(|of| NodeNumber { major: of.major, minor: of.minor });
+        let devices = number.map(|number| self.devices_with(number)).unwrap_or_default();
+        let device = devices.first().map_or("a device".to_owned(), |(resource, slot)| format!("{resource} {slot}"));
+        let Some(template) = self.templates.by_key.get(&key) else { return };
+        let (origin, jobs) = (template.origin.clone(), template.jobs.clone());
+        let follows = match template.fitness {
+            Fitness::Retired => return,
+            Fitness::Fit => "it is replaced by a new one",
+            Fitness::Successor => "so had the one before: what opens it does so whenever such a process starts",
+        };
+        let (command, path, node, ip) = (origin.command.join(" "), &told.path, self.plan.node, &self.plan.ip);
+        let text = format!(
+            "the process that workers are forked from ({command}) has {device} open ({path}), and a process that uses a device \
+             cannot be forked safely: {follows} (node {node}, {ip})"
+        );
+        self.log(text.clone());
+        jobs.iter().for_each(|job| self.notify(*job, &text));
+        if self.templates.by_key[&key].fitness == Fitness::Fit {
+            self.replace_template(key, &origin);
+        }
+    }
+
+    fn replace_template(&mut self, key: TemplateKey, origin: &Origin) {
+        let template = self.templates.by_key.get_mut(&key).expect("it was just found");
+        template.fitness = Fitness::Retired;
+        let was_kept = std::mem::take(&mut template.is_kept);
+        for spare in self.spares_of(key).map(|(spare, _)| spare).collect::<Vec<_>>() {
+            self.kill_worker(spare);
+        }
+        let successor = self.ensure_template(origin, None);
+        self.templates.by_key.get_mut(&successor).expect("it was just made").is_kept = was_kept;
+        if !std::mem::replace(&mut self.templates.is_armed, true) {
+            self.alarm_at(self.now + IDLE_LIMIT / 4, Alarm::Templates);
         }
     }
 
@@ -204,7 +251,9 @@ impl NodeCore {
         let mut over = Vec::new();
         for (key, template) in &mut self.templates.by_key {
             let is_own = template.origin.is_plain() && own.contains(template.origin.command[0].as_str());
-            if used.contains(key) || is_own || template.is_kept {
+            if template.fitness == Fitness::Retired && !used.contains(key) {
+                over.push(*key);
+            } else if used.contains(key) || is_own || template.is_kept {
                 template.idle_since = None;
             } else if self.now >= *template.idle_since.get_or_insert(self.now) + idle {
                 over.push(*key);

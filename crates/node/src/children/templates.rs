@@ -5,12 +5,13 @@ use crate::descriptors::with_reserve;
 use crate::fences::Doors;
 use crate::interpreters::{self, program, safe_value};
 use crate::poller::{Poller, Token};
+use oxiray_accelerators::{DeviceOffer, NodeNumber, Offer};
 use oxiray_machine::{Key, Origin, TemplateKey};
 use oxiray_processes::expanded;
 use oxiray_wire::connection::ConnectionError;
-use oxiray_wire::message::Fork;
+use oxiray_wire::message::{DeviceNumber, Fork};
 use oxiray_wire::{Connection, Received};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -79,11 +80,15 @@ pub(crate) struct Templates {
     early: Option<TemplateProcess>,
     /// Why the template of that name could not be started.
     unstarted: BTreeMap<TemplateKey, String>,
+    /// The nodes of the machine's devices, which no template is to have open.
+    devices: Vec<DeviceNumber>,
 }
 
 impl Templates {
-    pub(super) fn new(early: Option<TemplateProcess>) -> Self {
-        Self { running: BTreeMap::new(), early, unstarted: BTreeMap::new() }
+    pub(super) fn new(early: Option<TemplateProcess>, offer: &Offer) -> Self {
+        let numbers: BTreeSet<NodeNumber> = offer.devices.iter().flat_map(DeviceOffer::numbers).collect();
+        let devices = numbers.into_iter().map(|of| DeviceNumber { major: of.major, minor: of.minor }).collect();
+        Self { running: BTreeMap::new(), early, unstarted: BTreeMap::new(), devices }
     }
 
     pub(super) fn take_early(&mut self, origin: &Origin) -> Option<TemplateProcess> {
@@ -143,9 +148,9 @@ impl Templates {
         ends: [OwnedFd; 3],
     ) {
         if let Some(template) = self.running.get_mut(&key) {
-            template
-                .connection
-                .send_with(&Fork { request: worker, groups: doors.groups, fences: doors.fences }.into(), ends.into());
+            let devices = self.devices.clone();
+            let fork = Fork { request: worker, groups: doors.groups, fences: doors.fences, devices };
+            template.connection.send_with(&fork.into(), ends.into());
             self.flush(poller, key);
         }
     }

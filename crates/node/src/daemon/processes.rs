@@ -92,9 +92,11 @@ impl Daemon {
             TemplateToDaemon::TemplateReady(said) => {
                 self.log.line(&format!("template {template} is ready after {} ms", said.started_us / 1000));
                 if !said.notice.is_empty() {
+                    self.log.line(&format!("template {template}: {}", said.notice));
                     self.core.template_says(template, &said.notice);
                 }
             }
+            TemplateToDaemon::TemplateHolds(said) => self.core.template_holds(template, &said),
             TemplateToDaemon::Forked(said) => self.worker_forked(&said, pidfd),
             TemplateToDaemon::Gone(said) => {
                 if let Some(key) = self.workers.of_pid(said.pid) {

@@ -281,13 +281,14 @@ impl Foundation {
             token_file: network.as_ref().and_then(Network::token_file),
         };
         let http = HttpPurpose::all(config).map(|purpose| HttpProgram::new(purpose, now)).collect();
+        let children = Children::new(reaper, template, http, &core.plan().offer);
         let mut daemon = Daemon {
             core,
             poller: Poller::new().step("make an epoll")?,
             turn: Turn::new(now),
             listener: Listener::new(listener, description.token),
             streams: Streams::new(),
-            children: Children::new(reaper, template, http),
+            children,
             workers: Workers::new((control_groups, fences), MemoryWatch::new(bounds.limits, bounds.monitor), logs),
             objects: Objects::new(store),
             devices,

@@ -245,7 +245,7 @@ direction! {
 }
 direction! {
     /// What a template says to the daemon.
-    TemplateToDaemon: TemplateReady, Forked, Gone,
+    TemplateToDaemon: TemplateReady, Forked, Gone, TemplateHolds,
 }
 
 // --- the head and its nodes ---

@@ -1,5 +1,6 @@
 //! Template process and daemon.
 
+use super::DeviceNumber;
 use oxiray_fields::Fields;
 
 /// template → daemon: imports are done, forks are served.
@@ -25,6 +26,20 @@ pub struct Fork {
     /// Those without which it is not to begin: they keep it from devices.
     #[field(3)]
     pub fences: Vec<String>,
+    /// The nodes of the machine's devices: the template is to have none of them open.
+    #[field(4)]
+    pub devices: Vec<DeviceNumber>,
+}
+
+/// template → daemon: this process has a device open, so that what is forked from it is not safe. Said once.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
+pub struct TemplateHolds {
+    /// The name under which the device was opened.
+    #[field(1)]
+    pub path: String,
+    /// Which it is.
+    #[field(2)]
+    pub number: Option<DeviceNumber>,
 }
 
 /// template → daemon: the worker runs.

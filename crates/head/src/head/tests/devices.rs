@@ -6,7 +6,9 @@ use oxiray_families::{DeviceFault, Health, ProcessMemory, Recovery, Usage, XidCl
 use oxiray_fence::Mechanism;
 use oxiray_ids::NodeId;
 use oxiray_machine::{DeviceErrorSeen, OpenNode, OpenNodes};
-use oxiray_wire::message::{AskedIsolation, ChronicleFollow, DeviceAction, DeviceAsked, DeviceErrorsQuery};
+use oxiray_wire::message::{
+    AskedIsolation, ChronicleFollow, DeviceAction, DeviceAsked, DeviceErrorsQuery, DeviceNumber, TemplateHolds,
+};
 use oxiray_wire::state::{
     ChronicleEntry, ChronicleEvent, DeviceCondition, DeviceService, DeviceTier, IsolationMode, MemoryTier, NodeIsolation, RealmDevices,
 };
@@ -602,4 +604,42 @@ fn all_devices_that_are_out_of_service_are_put_back_at_once() {
     assert_eq!(told.iter().map(|told| told.slot).collect::<Vec<_>>(), [0, 2]);
     assert_eq!((world.total("GPU"), world.out_of_service().len()), (30_000, 0));
     assert_eq!(asked(&mut world, all("", DeviceAction::Undrain)).devices, []);
+}
+
+#[test]
+fn a_template_with_a_device_open_is_replaced_once_and_ends_with_its_last_worker() {
+    let mut world = World::with_own_nodes(4, 2);
+    let driver = world.driver();
+    world.say(driver, request(1, &[CPU]));
+    let (lease, worker) = world.granted(driver, 1);
+    let template = world.forked_from[&worker];
+    let number = Some(DeviceNumber { major: 195, minor: 1 });
+    let holds = TemplateHolds { path: "/dev/nvidia1".into(), number };
+    world.core.template_holds(template, &holds);
+    world.core.template_holds(template, &holds);
+    world.settle();
+    let told = world.notices(driver);
+    assert!(told.len() == 1 && told[0].contains("has GPU 1 open (/dev/nvidia1)"), "{told:?}");
+    assert!(told[0].contains("it is replaced by a new one"), "{told:?}");
+    for spare in world.ending() {
+        world.bury(spare, "killed by signal 9 (SIGKILL)");
+    }
+    world.pass(Duration::from_secs(60));
+    assert!(world.ended_templates.is_empty(), "a worker of it is in use");
+
+    world.say(driver, request(2, &[CPU, GPU]));
+    let (_, other) = world.granted(driver, 2);
+    let successor = world.forked_from[&other];
+    assert_ne!(successor, template);
+    world.core.template_holds(successor, &holds);
+    world.settle();
+    assert!(world.notices(driver)[1].contains("so had the one before"), "{:?}", world.notices(driver));
+    world.say(driver, request(3, &[CPU, GPU]));
+    let (_, last) = world.granted(driver, 3);
+    assert_eq!(world.forked_from[&last], successor, "no other would be better");
+
+    world.say(driver, LeaseReturn { lease, retiring: true });
+    world.bury(worker, "exited with code 0");
+    world.pass(Duration::from_secs(60));
+    assert_eq!(world.ended_templates, [template]);
 }

@@ -9,7 +9,7 @@ use oxiray_ids::ObjectId;
 use oxiray_ids::{LeaseNumber, NodeId};
 use oxiray_journal::{Change, Rows};
 use oxiray_machine::Whereabouts;
-use oxiray_machine::{CheckOutcome, DeviceMemoryLimit, DeviceQuestion, IsolationPlan, Residue};
+use oxiray_machine::{CheckOutcome, DeviceMemoryLimit, DeviceQuestion, IsolationPlan, Residue, TemplateKey};
 use oxiray_resources::{Inventory, ResourceName, Topology};
 use oxiray_wire::message::{
     ActorAnswer, Amount, Assign, ClientToDaemon, Direction as _, Environment, HeadToNode, NodeOfWorker, NodeToDaemon,
@@ -41,6 +41,9 @@ pub(super) struct World {
     pub(super) found: Vec<Whereabouts>,
     pub(super) running: BTreeSet<Key>,
     last_pid: u32,
+    /// Which template each worker is of.
+    pub(super) forked_from: BTreeMap<Key, TemplateKey>,
+    pub(super) ended_templates: Vec<TemplateKey>,
     /// Preparations of environments that were begun, and those that are not needed any more.
     pub(super) preparing: Vec<u64>,
     pub(super) given_up: Vec<u64>,
@@ -185,6 +188,8 @@ impl World {
             found: Vec::new(),
             running: BTreeSet::new(),
             last_pid: 100,
+            forked_from: BTreeMap::new(),
+            ended_templates: Vec::new(),
             preparing: Vec::new(),
             given_up: Vec::new(),
             confined: Vec::new(),
@@ -326,7 +331,9 @@ impl World {
                 self.sent.push((to, message));
             }
             Effect::Join { client, placed, worker, .. } => self.joined.push((client, placed, worker)),
-            Effect::Fork { worker, .. } => {
+            Effect::EndTemplate { template } => self.ended_templates.push(template),
+            Effect::Fork { worker, template, .. } => {
+                self.forked_from.insert(worker, template);
                 self.last_pid += 1;
                 self.running.insert(worker);
                 self.core.forked(worker, self.last_pid);
