@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 import ray
 from fenced import HELD, NOBODY, NUMBERS, fences, held, reachable_interpreter, recorded
+from nvml import Answers, library
 from ray.cluster_utils import Cluster
 from watching import wait_until
 
@@ -354,6 +355,27 @@ def test_tiers_require_ends_who_has_another_device_open_all_the_same(machine: Ca
         with passes_to(ended), pytest.raises(ray.exceptions.DeviceViolationError) as raised:
             ray.get(ended, timeout=60)
     assert 'ends what does (device_isolation="require")' in str(raised.value), raised.value
+
+
+def test_what_cuda_makes_at_its_first_call_is_made_before_a_fence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not fences().get("Landlock", {}).get("works") or os.path.exists("/dev/nvidia-uvm"):
+        pytest.skip("there is no Landlock, or nothing to be made")
+    Answers(tmp_path, monkeypatch, library()).write("NVIDIA H100|GPU-0||85899345920|0|||0\n")
+    monkeypatch.delenv("OXIRAY_HOST_ROOT")
+    own = tmp_path / "bin"
+    own.mkdir()
+    stand_in = own / "nvidia-modprobe"
+    stand_in.write_text(f"#!/bin/sh\necho $@ >> {tmp_path}/asked\n")
+    stand_in.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{own}:{os.environ['PATH']}")
+    ray.shutdown()
+    context = ray.init(num_cpus=1, device_isolation="fence")
+    try:
+        assert (tmp_path / "asked").read_text() == "-u -c 0\n", "once"
+        log = (Path(context["session_dir"]) / "logs" / "daemon.log").read_text()
+        assert "/dev/nvidia-uvm is missing: `nvidia-modprobe -u -c 0` was run" in log, log
+    finally:
+        ray.shutdown()
 
 
 def test_request_is_fenced_where_its_node_only_watches(machine: Callable[..., Path], tmp_path: Path) -> None:

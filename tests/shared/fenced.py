@@ -29,6 +29,8 @@ def recorded(folder: Path, with_nodes: bool = True) -> Path:
     """A machine with two GPUs: their nodes are devices that can be opened, or, without rights to make those, files."""
     host = folder / "host"
     (host / "dev").mkdir(parents=True)
+    # What CUDA makes at its first call: Landlock is not offered where it is missing.
+    (host / "dev" / "nvidia-uvm").write_text("")
     for minor, (major, number) in enumerate(NUMBERS):
         node = host / "dev" / f"nvidia{minor}"
         if with_nodes:

@@ -13,6 +13,7 @@
 mod detect;
 mod device_processes;
 mod host;
+mod late_nodes;
 mod nvml;
 mod offer;
 mod report;
@@ -21,6 +22,7 @@ mod worker;
 pub use detect::{Detection, detect};
 pub use device_processes::{DeviceProcesses, DeviceUse};
 pub use host::{HOST_ROOT_VARIABLE, Host, HostError, NVML_LIBRARY_VARIABLE};
+pub use late_nodes::{LateNodeMade, make_late_nodes};
 pub use offer::{
     DeviceOffer, GPU_FAMILY_VARIABLE, OVERRIDE_VARIABLE, Offer, OfferError, STRATEGY_VARIABLE, SlotDevice, gpu_family,
     offer,

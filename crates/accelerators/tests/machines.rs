@@ -7,7 +7,10 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use oxiray_accelerators::{Detection, DeviceNode, Host, HostFacts as _, NodeNumber, detect, report, to_json};
+use oxiray_accelerators::{
+    Detection, DeviceNode, Host, HostFacts as _, LateNodeMade, NodeNumber, detect, make_late_nodes, offer, report,
+    to_json,
+};
 
 /// A line per fact: `name` of the machine, `=` what is there, `+` what comes with it, `-` what is ruled out, `!` a
 /// warning. An expected line may end in `…`.
@@ -308,6 +311,33 @@ fn tiles_are_one_device_where_the_environment_says_so() {
     let json = r#"{"environment": {"ZE_FLAT_DEVICE_HIERARCHY": "COMPOSITE"}}"#;
     std::fs::write(folder.path().join("host.json"), json).unwrap();
     assert_eq!(detect(&Host::recorded(folder.path()).unwrap()).families[0].count, 2);
+}
+
+#[test]
+fn a_node_that_is_made_at_the_first_use_is_made_before_and_what_came_of_it_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let gpu = "driver=550.54.15\nNVIDIA A100|GPU-0|00000000:01:00.0|85899345920|0|\n";
+    std::fs::write(folder.path().join("nvml.txt"), gpu).unwrap();
+    std::fs::write(folder.path().join("said.txt"), "").unwrap();
+    let made = |commands: &str| {
+        let json = format!(r#"{{"nvml": {{"answers_file": "nvml.txt"}}, "commands": {{{commands}}}}}"#);
+        std::fs::write(folder.path().join("host.json"), json).unwrap();
+        let host = Host::recorded(folder.path()).unwrap();
+        let offer = offer(&detect(&host), &|_| None, &BTreeMap::new()).unwrap();
+        make_late_nodes(&host, &offer)
+    };
+    let missing = |how: &str| {
+        let how = format!("/dev/nvidia-uvm is missing: {how}");
+        vec![LateNodeMade { path: "/dev/nvidia-uvm", is_there: false, how }]
+    };
+    assert_eq!(made(""), missing("there is no `nvidia-modprobe`, which makes it"));
+    let run = r#""nvidia-modprobe -u -c 0": {"stdout_file": "said.txt"}"#;
+    assert_eq!(made(run), missing("`nvidia-modprobe -u -c 0` was run"));
+    let failed = made(r#""nvidia-modprobe -u -c 0": {"status": 3}"#);
+    assert!(!failed[0].is_there && failed[0].how.contains("failed"), "{failed:?}");
+    std::fs::create_dir(folder.path().join("dev")).unwrap();
+    std::fs::write(folder.path().join("dev/nvidia-uvm"), "").unwrap();
+    assert_eq!(made(run), [], "it is there");
 }
 
 #[test]

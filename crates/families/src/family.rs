@@ -23,11 +23,24 @@ pub struct Fencing {
     pub renumbers: bool,
     /// Variables that such a count needs, each set where the process has none of it.
     pub settings: &'static [(&'static str, &'static str)],
+    /// A node that its library makes at the first use: within a ruleset of Landlock it could not.
+    pub late_node: Option<LateNode>,
+}
+
+/// A device node that may be missing until a program of the vendor's makes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LateNode {
+    /// The node.
+    pub path: &'static str,
+    /// What makes it, the first of these that there is.
+    pub programs: &'static [&'static str],
+    /// What it is started with.
+    pub arguments: &'static [&'static str],
 }
 
 impl Fencing {
     /// A library that numbers devices as it does without a fence, and may fail where a node is refused with EACCES.
-    pub const PLAIN: Self = Self { bears_landlock: false, renumbers: false, settings: &[] };
+    pub const PLAIN: Self = Self { bears_landlock: false, renumbers: false, settings: &[], late_node: None };
     /// The same, but for a count of the devices that can be opened.
     pub const RENUMBERING: Self = Self { renumbers: true, ..Self::PLAIN };
 }

@@ -42,7 +42,7 @@ mod xid;
 
 pub use bus::bus_pairs;
 pub use detected::{Detected, Device, Findings, RuledOut};
-pub use family::{Family, Fencing};
+pub use family::{Family, Fencing, LateNode};
 pub use health::{DeviceError, DriverWord, Health, Recovery, Slowdown};
 pub use host::HostFacts;
 pub use kubernetes::{Hiding, KubernetesNames, PodResource, PodUnit};

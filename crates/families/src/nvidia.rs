@@ -1,7 +1,7 @@
 //! NVIDIA GPUs, found through NVML and, where NVML does not answer, through the kernel driver's files.
 
 use crate::detected::{Detected, Device, Findings};
-use crate::family::{Family, Fencing};
+use crate::family::{Family, Fencing, LateNode};
 use crate::host::HostFacts;
 use crate::kubernetes::{Hiding, KubernetesNames, PodResource, PodUnit};
 use crate::mig::{self, MigInstance};
@@ -35,6 +35,11 @@ pub(crate) static FAMILY: Family = Family {
         renumbers: true,
         // Ordinals are by the bus then, as NVML's are.
         settings: &[("CUDA_DEVICE_ORDER", "PCI_BUS_ID")],
+        late_node: Some(LateNode {
+            path: "/dev/nvidia-uvm",
+            programs: &["nvidia-modprobe", "/usr/bin/nvidia-modprobe"],
+            arguments: &["-u", "-c", "0"],
+        }),
     },
     visibility: Visibility {
         variables: &[VARIABLE],

@@ -36,6 +36,8 @@ pub struct IsolationPlan {
     pub memory: MemoryPlan,
     /// Where the machine's files are, for one that was recorded; `/` for a real one.
     pub root: PathBuf,
+    /// What was done so that fences are possible, for the log.
+    pub notes: Vec<String>,
 }
 
 impl Default for IsolationPlan {
@@ -49,6 +51,7 @@ impl Default for IsolationPlan {
             caps_shares: false,
             memory: MemoryPlan::default(),
             root: PathBuf::from("/"),
+            notes: Vec::new(),
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::memory_tiers::{ENFORCEMENT_VARIABLE, LIBRARY_VARIABLE, MemoryTierErro
 use crate::spill_place::{SpillPlace, SpillPlaceError};
 use crate::workers::memory::MonitorOptions;
 use crate::{lease, machine};
-use oxiray_accelerators::{Host, Offer, STRATEGY_VARIABLE, SlotDevice, detect, offer};
+use oxiray_accelerators::{Host, Offer, STRATEGY_VARIABLE, SlotDevice, detect, make_late_nodes, offer};
 use oxiray_fence::{Isolation, Means, Mechanism};
 use oxiray_ids::NodeId;
 use oxiray_journal::EtcdFiles;
@@ -531,7 +531,7 @@ fn isolation_plan(config: &Config, host: &Host, offer: &Offer) -> Result<Isolati
         ends_violators: ends_violators(violations.as_deref())?,
         is_root: rustix::process::geteuid().is_root(),
         caps_shares: caps_shares(shares.as_deref())?,
-        ..isolation(asked, offer, host.root())?
+        ..isolation(asked, offer, host)?
     })
 }
 
@@ -565,12 +565,12 @@ fn ends_violators(asked: Option<&str>) -> Result<bool, PlanError> {
 
 /// What was asked for, and which mechanisms work here: they are tried where one is wanted, and where there are devices that a
 /// request may want to be kept from.
-fn isolation(asked: Option<String>, offer: &Offer, root: &Path) -> Result<IsolationPlan, PlanError> {
+fn isolation(asked: Option<String>, offer: &Offer, host: &Host) -> Result<IsolationPlan, PlanError> {
     let asked = match asked.filter(|given| !given.trim().is_empty()) {
         None => Isolation::Variable,
         Some(given) => Isolation::from_word(given.trim()).ok_or(PlanError::Isolation { given })?,
     };
-    let root = root.to_owned();
+    let root = host.root().to_owned();
     if asked < Isolation::Fence && offer.device_nodes.is_empty() {
         let why = "no device nodes are known here".to_owned();
         return Ok(IsolationPlan { asked, root, why, ..IsolationPlan::default() });
@@ -579,12 +579,22 @@ fn isolation(asked: Option<String>, offer: &Offer, root: &Path) -> Result<Isolat
     let bears_landlock = offer.devices.iter().all(|of| of.family.fencing.bears_landlock);
     let suited: Vec<Mechanism> =
         Mechanism::ALL.into_iter().filter(|one| *one != Mechanism::Landlock || bears_landlock).collect();
-    let mechanisms = means.usable(&suited);
-    let why = means.why_unfenced(&suited);
+    let (mut mechanisms, mut why) = (means.usable(&suited), means.why_unfenced(&suited));
+    let mut notes = Vec::new();
+    if mechanisms.contains(&Mechanism::Landlock) {
+        // What is made later is not covered by a ruleset, and cannot be made within one.
+        for node in make_late_nodes(host, offer) {
+            if !node.is_there {
+                mechanisms.retain(|one| *one != Mechanism::Landlock);
+                why = format!("{why} {}: {}.", Mechanism::Landlock, node.how).trim_start().to_owned();
+            }
+            notes.push(node.how);
+        }
+    }
     if asked == Isolation::Require && mechanisms.is_empty() {
         return Err(PlanError::Unfenced { why });
     }
-    Ok(IsolationPlan { asked, mechanisms, why, root, ..IsolationPlan::default() })
+    Ok(IsolationPlan { asked, mechanisms, why, root, notes, ..IsolationPlan::default() })
 }
 
 /// Bytes that this process may still use, by the tightest of its limits; 1 GiB where the kernel does not tell.

@@ -248,7 +248,7 @@ impl Foundation {
                     return Err(error);
                 }
             };
-        plan.warnings.iter().for_each(|warning| log.line(warning));
+        plan.warnings.iter().chain(&plan.isolation.notes).for_each(|line| log.line(line));
         let (control_groups, told) = {
             let by_kernel = plan.isolation.memory.tiers.contains(&MemoryTier::Dmem);
             ControlGroups::begin(bounds.limits.as_ref(), (&plan.variables, by_kernel), session.directory())
