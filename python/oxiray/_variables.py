@@ -152,6 +152,11 @@ SETTINGS: dict[str, tuple[Variable, ...]] = {
         Variable("OXIRAY_JOB_PRIORITY", "how urgent what a program makes is (-1000 to 1000), the higher one first", "0"),
         Variable("OXIRAY_MIG_STRATEGY", "how GPUs are offered that are partitioned into MIG instances: `none`, `single` or `mixed`", "mixed"),
         Variable("OXIRAY_DEVICE_ORDER", "which of several free devices are taken: those that are near to each other (`topology`), or `lowest`", "topology"),
+        Variable(
+            "OXIRAY_VISIBLE_DEVICES",
+            "what variables such as `CUDA_VISIBLE_DEVICES` name a process's devices by: numbers (`ordinal`), or UUIDs where they are known (`uuid`)",
+            "ordinal",
+        ),
         Variable("OXIRAY_PIN_CPUS", "`local`: workers with whole devices run on the processors of these devices' NUMA node; `off`", "`off`"),
         Variable("OXIRAY_SHARE_MEMORY", "`cap`: a share of a GPU is a limit on its memory, as `gpu_memory=` is; `promise`", "`promise`"),
         Variable("OXIRAY_NVML_LIBRARY", "the NVML library that is asked about NVIDIA's devices", "the system's"),

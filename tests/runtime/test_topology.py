@@ -100,6 +100,20 @@ def test_the_lowest_numbers_are_taken_where_that_is_asked_for(
         ray.init(num_cpus=2)
 
 
+def test_devices_are_shown_by_uuid_where_that_is_asked_for(answers: nvml.Answers, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers.write(FOUR)
+    monkeypatch.setenv("OXIRAY_VISIBLE_DEVICES", "uuid")
+    ray.init(num_cpus=2)
+
+    @ray.remote(num_gpus=2)
+    def shown() -> tuple[str, list[int]]:
+        return os.environ["CUDA_VISIBLE_DEVICES"], ray.get_gpu_ids()
+
+    listed, gpus = ray.get(shown.remote(), timeout=60)
+    uuids = [line.split("|")[1] for line in FOUR.splitlines() if "|" in line]
+    assert listed == ",".join(uuids[gpu] for gpu in gpus) and len(gpus) == 2
+
+
 def test_the_command_shows_how_devices_are_connected(answers: nvml.Answers) -> None:
     answers.write(FOUR + "pair=0:1:PIX\npair=0:2:SYS,NV4\npair=0:3:SYS\npair=1:2:SYS\npair=1:3:SYS,NV4\npair=2:3:PIX\n")
     shown = commands.run("hardware", "--topology")

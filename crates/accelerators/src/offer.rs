@@ -49,6 +49,9 @@ pub struct Offer {
     /// The processors of each NUMA node, where workers are to run near their devices.
     #[serde(skip)]
     pub processors: BTreeMap<u32, String>,
+    /// Whether processes are shown their devices by UUIDs, where these are known and the vendor's library takes them.
+    #[serde(skip)]
+    pub shows_uuids: bool,
     /// What the user should know about how the environment was read.
     pub warnings: Vec<String>,
 }
@@ -294,6 +297,7 @@ pub fn offer(
         scalars: BTreeMap::new(),
         labels: BTreeMap::new(),
         processors: BTreeMap::new(),
+        shows_uuids: false,
         gpu_family,
         device_nodes: own_nodes(detection),
         warnings: Vec::new(),

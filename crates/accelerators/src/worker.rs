@@ -7,6 +7,8 @@
 //! 3. `WORKER-3`: an opt-out (`RAY_EXPERIMENTAL_NOSET_…`) governs all variables of its family, and no ids.
 //! 4. `WORKER-4`: within a fence, a library that counts only what it can open is told the numbers of that count; the ids
 //!    that a program is told stay the node's.
+//! 5. `WORKER-5`: where the node shows devices by UUIDs, the variable has those, within a fence too; the ids that a program is
+//!    told stay the node's.
 
 use oxiray_families::{Assignment, Changes, Family, Lookup, Preset, Visibility, families_on_node, is_on};
 
@@ -119,6 +121,10 @@ fn ids(
 
 fn shown(offer: &Offer, (family, resource): OfFamily<'_>, slots: &[u32], worker: WorkerEnvironment<'_>) -> Changes {
     let offered = offer.of(resource);
+    if let Some(uuids) = offered.filter(|_| offer.shows_uuids).and_then(|offered| uuids(offered, slots, worker)) {
+        let detected = offered.map_or(0, |offered| offered.detected);
+        return (family.visibility.show)(&Assignment { ids: &uuids, detected });
+    }
     if let Some(ordinals) = offered.and_then(|offered| ordinals(offered, slots, worker)) {
         let detected = offered.map_or(0, |offered| offered.detected);
         let unset = |name: &&(&str, &str)| (worker.own)(name.0).or_else(|| (worker.node)(name.0)).is_none();
@@ -136,6 +142,17 @@ fn shown(offer: &Offer, (family, resource): OfFamily<'_>, slots: &[u32], worker:
     }
     let detected = offered.map_or(0, |offered| offered.detected);
     (family.visibility.show)(&Assignment { ids: &ids, detected })
+}
+
+/// WORKER-5: the UUIDs of the slots' devices, where all are known and the vendor's library takes them.
+fn uuids(offered: &DeviceOffer, slots: &[u32], worker: WorkerEnvironment<'_>) -> Option<Vec<String>> {
+    let visibility = &offered.family.visibility;
+    if !visibility.lists_uuids || (visibility.preset)(worker.own).is_some() {
+        // WORKER-2.
+        return None;
+    }
+    let uuid = |slot: &u32| offered.slots.get(*slot as usize)?.as_ref()?.uuid.clone();
+    ascending(slots).iter().map(uuid).collect()
 }
 
 /// WORKER-4: the numbers of the slots' devices among those that the worker can open, where its library counts those only.

@@ -91,6 +91,33 @@ fn an_instance_of_a_gpu_is_shown_by_its_id() {
 }
 
 #[test]
+fn devices_are_shown_by_uuid_where_the_node_does_and_they_are_known() {
+    let uuid = |number: u32| format!("GPU-5a1f3c0{number}-77d2-4c1e-9b60-a1b2c3d4e50{number}");
+    let by_uuid = |machine: &str, node: Variables<'_>, requested: &[(&str, f64)]| {
+        let offer = offered(machine, node, requested);
+        Offer { shows_uuids: true, ..offer }
+    };
+    let (granted, listed) = ([("GPU", &[2_u32, 0][..])], format!("CUDA_VISIBLE_DEVICES={},{}", uuid(0), uuid(2)));
+    let all = by_uuid("nvidia-h100x8", &[], &[]);
+    assert_eq!(shown(&all, &granted, &[], &[]), listed);
+    let realm = [("GPU", vec![0, 2, 5])];
+    let fenced = WorkerEnvironment { node: &|_| None, own: &|_| None, realm: &realm };
+    let within = environment(&all, &[("GPU", vec![2, 0])], fenced);
+    assert_eq!(within, [("CUDA_VISIBLE_DEVICES".to_owned(), Some(format!("{},{}", uuid(0), uuid(2))))], "WORKER-5");
+    assert_eq!(visible_ids(&all, "GPU", &[2, 0], fenced), (vec!["0".to_owned(), "2".to_owned()], false));
+    let node = &[("CUDA_VISIBLE_DEVICES", "3,1")];
+    let some = by_uuid("nvidia-h100x8", node, &[]);
+    assert_eq!(shown(&some, &[("GPU", &[0])], node, &[]), format!("CUDA_VISIBLE_DEVICES={}", uuid(3)));
+    assert_eq!(shown(&all, &[("GPU", &[1])], &[], node), "CUDA_VISIBLE_DEVICES=1", "WORKER-2");
+    let parts = by_uuid("nvidia-a100-mig", &[], &[]);
+    assert_eq!(shown(&parts, &[("mig-1g.5gb", &[1])], &[], &[]), "CUDA_VISIBLE_DEVICES=MIG-a0e");
+    let logical = by_uuid("plain", &[], &[("GPU", 2.0)]);
+    assert_eq!(shown(&logical, &[("GPU", &[1])], &[], &[]), "CUDA_VISIBLE_DEVICES=1", "nobody knows its UUID");
+    let amd = by_uuid("amd-mi300x8", &[], &[]);
+    assert_eq!(shown(&amd, &[("GPU", &[3])], &[], &[]), "HIP_VISIBLE_DEVICES=0 ROCR_VISIBLE_DEVICES=3");
+}
+
+#[test]
 fn a_process_can_use_one_instance() {
     let mixed = offered("nvidia-a100-mig", &[], &[]);
     let single = offered("nvidia-h100-mig", &[("OXIRAY_MIG_STRATEGY", "single")], &[]);

@@ -152,6 +152,10 @@ pub(crate) struct DeviceOptions {
     /// the lowest numbers.
     #[arg(long, value_name = "topology|lowest")]
     pub(crate) device_order: Option<String>,
+    /// What variables such as CUDA_VISIBLE_DEVICES name a process's devices by: `ordinal`, the default, gives numbers, which
+    /// programs for Ray read as such; `uuid` gives UUIDs where they are known (NVIDIA's devices).
+    #[arg(long, value_name = "ordinal|uuid")]
+    pub(crate) visible_devices: Option<String>,
     /// Whether a share of a GPU (num_gpus=0.25) is a limit on its memory: with `cap` it is, as gpu_memory= is (frameworks get
     /// the limit, and a process that uses more is ended); with `promise`, the default, it is not.
     #[arg(long, value_name = "promise|cap")]

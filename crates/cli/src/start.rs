@@ -4,7 +4,9 @@ use crate::arguments::StartOptions;
 use crate::visit;
 use crate::{autoscaler, called, dashboard, labels, say};
 use anyhow::{Context as _, bail};
-use oxiray_node::{Config, HeadConfig, MachineConfig, MemberConfig, Mode, Ready, RecordingConfig, StoreConfig, lease};
+use oxiray_node::{
+    Config, DeviceChoice, HeadConfig, MachineConfig, MemberConfig, Mode, Ready, RecordingConfig, StoreConfig, lease,
+};
 use oxiray_wire::session::logs_of;
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -154,7 +156,10 @@ fn config(options: &StartOptions) -> anyhow::Result<Config> {
         gpu_memory: options.devices.gpu_memory,
         gpu_memory_enforcement: options.devices.gpu_memory_enforcement.clone(),
         gpu_memory_library: options.devices.gpu_memory_library.clone(),
-        device_order: options.devices.device_order.clone(),
+        choice: DeviceChoice {
+            order: options.devices.device_order.clone(),
+            visible: options.devices.visible_devices.clone(),
+        },
         pin_cpus: options.devices.pin_cpus.clone(),
         share_memory: options.devices.share_memory.clone(),
         mig: options.devices.mig.clone(),

@@ -115,6 +115,10 @@ fn what_cannot_be_offered_is_an_error_that_says_why() {
         (&["start", "--head", "--resources=[]"], "--resources must be a JSON object of numbers"),
         (&["start", "--head", "--labels=zone"], "--labels must be key=value,key=value or a JSON object"),
         (&["start", "--head", "--num-gpus=1.5"], "devices are whole"),
+        (
+            &["start", "--head", "--visible-devices=name"],
+            "devices are shown by `name`; it is to be `ordinal` or `uuid`",
+        ),
         (&["start", "--head", "--object-store-memory=5"], "object_store_memory is 5 bytes"),
     ] {
         let output = place.run(arguments);

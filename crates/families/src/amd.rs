@@ -63,6 +63,7 @@ pub(crate) static FAMILY: Family = Family {
         joined: &[INNER, OUTER],
         companions: &[],
         opt_outs: &["RAY_EXPERIMENTAL_NOSET_HIP_VISIBLE_DEVICES", "RAY_EXPERIMENTAL_NOSET_ROCR_VISIBLE_DEVICES"],
+        lists_uuids: false,
         hidden: Some(""),
         preset,
         show,

@@ -30,6 +30,7 @@ pub(crate) static FAMILY: Family = Family {
         joined: &[VARIABLE],
         companions: &[],
         opt_outs: &["RAY_EXPERIMENTAL_NOSET_ASCEND_RT_VISIBLE_DEVICES"],
+        lists_uuids: false,
         hidden: Some(""),
         preset: |environment| listed(environment, VARIABLE),
         show,

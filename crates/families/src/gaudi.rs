@@ -43,6 +43,7 @@ pub(crate) static FAMILY: Family = Family {
         joined: &[VARIABLE],
         companions: &[],
         opt_outs: &["RAY_EXPERIMENTAL_NOSET_HABANA_VISIBLE_MODULES"],
+        lists_uuids: false,
         hidden: Some(""),
         preset: |environment| listed(environment, VARIABLE),
         show,

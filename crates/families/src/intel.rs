@@ -52,6 +52,7 @@ pub(crate) static FAMILY: Family = Family {
         joined: &[OUTER],
         companions: &[],
         opt_outs: &["RAY_EXPERIMENTAL_NOSET_ZE_AFFINITY_MASK", "RAY_EXPERIMENTAL_NOSET_ONEAPI_DEVICE_SELECTOR"],
+        lists_uuids: false,
         hidden: Some(""),
         preset,
         show,

@@ -50,6 +50,7 @@ pub(crate) static FAMILY: Family = Family {
         joined: &[],
         companions: &[],
         opt_outs: &["RAY_EXPERIMENTAL_NOSET_NEURON_RT_VISIBLE_CORES"],
+        lists_uuids: false,
         hidden: Some(""),
         preset,
         show,

@@ -46,6 +46,7 @@ pub(crate) static FAMILY: Family = Family {
         joined: &[VARIABLE],
         companions: &[],
         opt_outs: &["RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"],
+        lists_uuids: true,
         hidden: Some(""),
         preset: |environment| listed(environment, VARIABLE),
         show,

@@ -40,6 +40,7 @@ pub(crate) static FAMILY: Family = Family {
         joined: &[],
         companions: &[CHIP_BOUNDS, HOST_BOUNDS],
         opt_outs: &["RAY_EXPERIMENTAL_NOSET_TPU_VISIBLE_CHIPS"],
+        lists_uuids: false,
         // An empty list of chips is an error to the runtime.
         hidden: None,
         preset: |environment| listed(environment, CHIPS),

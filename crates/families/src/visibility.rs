@@ -21,6 +21,8 @@ pub struct Visibility {
     pub companions: &'static [&'static str],
     /// Variables that ask, when on, not to write [`Visibility::variables`].
     pub opt_outs: &'static [&'static str],
+    /// Whether the lists may have UUIDs in place of numbers.
+    pub lists_uuids: bool,
     /// What `RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO` writes for a process without devices; `None` removes the variables.
     pub hidden: Option<&'static str>,
     /// The devices that the variables of an environment list; `None` where they list nothing.

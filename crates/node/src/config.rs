@@ -5,7 +5,7 @@ use crate::memory_tiers::{ENFORCEMENT_VARIABLE, LIBRARY_VARIABLE, MemoryTierErro
 use crate::spill_place::{SpillPlace, SpillPlaceError};
 use crate::workers::memory::MonitorOptions;
 use crate::{lease, machine};
-use oxiray_accelerators::{Host, Offer, STRATEGY_VARIABLE, SlotDevice, detect, make_late_nodes, offer};
+use oxiray_accelerators::{Detection, Host, Offer, STRATEGY_VARIABLE, SlotDevice, detect, make_late_nodes, offer};
 use oxiray_fence::{Isolation, Means, Mechanism};
 use oxiray_ids::NodeId;
 use oxiray_journal::EtcdFiles;
@@ -48,6 +48,8 @@ const JOB_ORDER_VARIABLE: &str = "OXIRAY_JOB_ORDER";
 const ISOLATION_VARIABLE: &str = "OXIRAY_DEVICE_ISOLATION";
 /// Which of several free devices are taken.
 const ORDER_VARIABLE: &str = "OXIRAY_DEVICE_ORDER";
+/// By what the variables name devices that show them to processes.
+const VISIBLE_VARIABLE: &str = "OXIRAY_VISIBLE_DEVICES";
 /// Whether workers run on the processors near their devices.
 const PIN_VARIABLE: &str = "OXIRAY_PIN_CPUS";
 /// Says what becomes of a worker that has a device open which it was not granted.
@@ -116,8 +118,8 @@ pub struct MachineConfig {
     pub gpu_memory_enforcement: Option<String>,
     /// The library that does so before CUDA's; as `OXIRAY_GPU_MEMORY_LIBRARY` says where it is left out.
     pub gpu_memory_library: Option<String>,
-    /// Which of several free devices are taken: `topology` or `lowest`; as `OXIRAY_DEVICE_ORDER` says where it is left out.
-    pub device_order: Option<String>,
+    /// Which devices are taken, and how they are shown.
+    pub choice: DeviceChoice,
     /// Whether a share of a GPU is a limit on its memory: `cap`, or `promise`; as `OXIRAY_SHARE_MEMORY` says where it is left out.
     pub share_memory: Option<String>,
     /// Whether workers with whole devices run on the processors near these: `local` or `off`; as `OXIRAY_PIN_CPUS` says where it
@@ -125,6 +127,17 @@ pub struct MachineConfig {
     pub pin_cpus: Option<String>,
     /// How partitioned GPUs are offered: `none`, `single` or `mixed`; as `OXIRAY_MIG_STRATEGY` says where it is left out.
     pub mig: Option<String>,
+}
+
+/// Which devices a process is given, and how it is shown them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DeviceChoice {
+    /// Which of several free devices are taken: `topology` or `lowest`; as `OXIRAY_DEVICE_ORDER` says where it is left out.
+    pub order: Option<String>,
+    /// What the variables that show devices name them by: `ordinal` or `uuid`; as `OXIRAY_VISIBLE_DEVICES` says where it is left
+    /// out.
+    pub visible: Option<String>,
 }
 
 /// What a head does beside what every machine does.
@@ -361,6 +374,14 @@ pub enum PlanError {
         /// What was asked for.
         given: String,
     },
+    /// There is no such name for devices.
+    #[error(
+        "devices are shown by `{given}`; it is to be `ordinal` or `uuid`, as --visible-devices= or in {VISIBLE_VARIABLE}"
+    )]
+    Visible {
+        /// What was asked for.
+        given: String,
+    },
     /// There is no such order of devices.
     #[error(
         "the order of devices is `{given}`; it is to be `topology` or `lowest`, as --device-order= or in {ORDER_VARIABLE}"
@@ -444,14 +465,11 @@ pub fn plan(config: &Config, host: &Host) -> Result<(Plan, Bounds), PlanError> {
             requested.entry(resource.to_string()).or_insert(0.0);
         }
     }
-    let said = |name: &str| config.machine.mig.clone().filter(|_| name == STRATEGY_VARIABLE);
-    let offer = offer(&detection, &|name| said(name).or_else(|| host.variable(name)), &requested)?;
-    let pins = config.machine.pin_cpus.clone().or_else(|| host.variable(PIN_VARIABLE));
-    let offer = if pins_workers(pins.as_deref())? { offer.with_processors(host) } else { offer };
+    let offer = offered(config, host, &detection, &requested)?;
     let named = offer.totals().into_iter().map(|(name, total)| Ok((ResourceName::new(&name)?, total)));
     let inventory = Inventory::new(named.collect::<Result<Vec<_>, PlanError>>()?)?;
     let inventory = with_gpu_memory(inventory, &offer, config.machine.gpu_memory);
-    let order = config.machine.device_order.clone().or_else(|| host.variable(ORDER_VARIABLE));
+    let order = config.machine.choice.order.clone().or_else(|| host.variable(ORDER_VARIABLE));
     let inventory = if takes_near_ones(order.as_deref())? { with_topologies(inventory, &offer)? } else { inventory };
     let node = NodeId::generate();
     let mut labels = BTreeMap::from([("ray.io/node-id".to_owned(), node.hex())]);
@@ -492,6 +510,21 @@ pub fn plan(config: &Config, host: &Host) -> Result<(Plan, Bounds), PlanError> {
     Ok((plan, bounds))
 }
 
+/// What the machine offers, and how processes are given it.
+fn offered(
+    config: &Config,
+    host: &Host,
+    detection: &Detection,
+    requested: &BTreeMap<String, f64>,
+) -> Result<Offer, PlanError> {
+    let said = |name: &str| config.machine.mig.clone().filter(|_| name == STRATEGY_VARIABLE);
+    let offer = offer(detection, &|name| said(name).or_else(|| host.variable(name)), requested)?;
+    let pins = config.machine.pin_cpus.clone().or_else(|| host.variable(PIN_VARIABLE));
+    let offer = if pins_workers(pins.as_deref())? { offer.with_processors(host) } else { offer };
+    let visible = config.machine.choice.visible.clone().or_else(|| host.variable(VISIBLE_VARIABLE));
+    Ok(Offer { shows_uuids: shows_uuids(visible.as_deref())?, ..offer })
+}
+
 /// The machine with the memory of its GPUs: as it was given, or as it is found.
 fn with_gpu_memory(inventory: Inventory, offer: &Offer, given: Option<u64>) -> Inventory {
     let count = inventory.total(ResourceName::GPU.as_str()).wholes() as usize;
@@ -507,6 +540,15 @@ fn takes_near_ones(asked: Option<&str>) -> Result<bool, PlanError> {
         None | Some("" | "topology") => Ok(true),
         Some("lowest") => Ok(false),
         Some(given) => Err(PlanError::Order { given: given.to_owned() }),
+    }
+}
+
+/// What was asked for, of how processes are shown their devices.
+fn shows_uuids(asked: Option<&str>) -> Result<bool, PlanError> {
+    match asked.map(str::trim) {
+        None | Some("" | "ordinal") => Ok(false),
+        Some("uuid") => Ok(true),
+        Some(given) => Err(PlanError::Visible { given: given.to_owned() }),
     }
 }
 

@@ -71,8 +71,8 @@ mod turns;
 mod workers;
 
 pub use config::{
-    Config, DashboardConfig, HeadConfig, MachineConfig, MemberConfig, MetricsConfig, PlanError, RecordingConfig,
-    StoreConfig,
+    Config, DashboardConfig, DeviceChoice, HeadConfig, MachineConfig, MemberConfig, MetricsConfig, PlanError,
+    RecordingConfig, StoreConfig,
 };
 pub use daemon::{Mode, Ready, run};
 pub use interpreters::python_command;
