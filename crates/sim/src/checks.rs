@@ -64,7 +64,7 @@ impl World {
             let size = gpus.bytes(*unit);
             assert!(*bytes <= size, "invariants 1 and 2: {bytes} of {size} bytes of {unit:?} of node {node} are used");
         }
-        let twice = used_twice(used.keys());
+        let twice = used_twice(&used.into_keys().collect::<Vec<_>>());
         assert!(twice.is_none(), "invariant 1: GPU {twice:?} of node {node} is used as a whole and in parts");
     }
 

@@ -50,7 +50,7 @@ impl World {
         let of = |(index, process): (usize, &Process)| {
             let run = process.run.as_ref().filter(|run| run.has_children() && !run.awaited.is_empty())?;
             let awaited = run.awaited.iter().filter_map(awaited).collect();
-            Some((index, Waiting { held: self.parts_of(process), awaited }))
+            Some((index, Waiting { held: parts_of(process), awaited }))
         };
         self.living().filter_map(of).collect()
     }
@@ -58,12 +58,6 @@ impl World {
     fn living(&self) -> impl Iterator<Item = (usize, &Process)> {
         let processes = self.processes.iter().enumerate();
         processes.filter(|(_, process)| process.life == Life::Running && process.kind != Kind::Driver)
-    }
-
-    fn parts_of(&self, process: &Process) -> Vec<Part> {
-        let gpus = process.devices.iter().filter(|held| held.resource == crate::gpus::resource());
-        let part = |held: &Held| Part { node: process.node, slot: held.slot as usize, units: held.units };
-        gpus.map(part).collect()
     }
 
     /// How many GPUs each node that lives offers.
@@ -75,6 +69,13 @@ impl World {
     /// Whether the head is to find a process that cannot go on: it holds a device, and nobody is about to end it.
     fn is_to_be_found(&self, process: ProcessIndex) -> bool {
         let found = &self.processes[process];
-        !found.is_doomed && self.nodes[found.node].is_alive && !self.parts_of(found).is_empty()
+        !found.is_doomed && self.nodes[found.node].is_alive && !parts_of(found).is_empty()
     }
+}
+
+/// What a process holds of GPUs.
+fn parts_of(process: &Process) -> Vec<Part> {
+    let gpus = process.devices.iter().filter(|held| held.resource == crate::gpus::resource());
+    let part = |held: &Held| Part { node: process.node, slot: held.slot as usize, units: held.units };
+    gpus.map(part).collect()
 }

@@ -128,9 +128,9 @@ pub(crate) fn is_too_much(granted: &[Unit]) -> bool {
 }
 
 /// The GPUs of which both the whole and an instance are among these.
-pub(crate) fn used_twice<'a>(units: impl Iterator<Item = &'a Unit> + Clone) -> Option<usize> {
-    let whole = |gpu: usize| units.clone().any(|unit| *unit == Unit { gpu, instance: None });
-    units.clone().find(|unit| unit.instance.is_some() && whole(unit.gpu)).map(|unit| unit.gpu)
+pub(crate) fn used_twice(units: &[Unit]) -> Option<usize> {
+    let is_whole = |gpu: usize| units.contains(&Unit { gpu, instance: None });
+    units.iter().find(|unit| unit.instance.is_some() && is_whole(unit.gpu)).map(|unit| unit.gpu)
 }
 
 /// The resource that GPUs are counted as.

@@ -400,7 +400,7 @@ impl World {
     fn need_of_children(&self, process: ProcessIndex) -> Option<Need> {
         let holds_parts = self.processes[process].devices.iter().any(|held| held.units < 10_000);
         let is_apart = self.options.children_need_devices() && self.standstill.needs.len() < NEEDY_MOST && !holds_parts;
-        let mut chance = Chance::new(self.options.seed ^ self.calls.last.wrapping_mul(0xc41_1d));
+        let mut chance = Chance::new(self.options.seed ^ self.calls.last.wrapping_mul(0x000c_411d));
         (is_apart && chance.odds(900)).then(|| chance.one_of(&OF_CHILDREN))
     }
 

@@ -43,14 +43,19 @@ pub(crate) struct Waiting {
     pub(crate) awaited: Vec<Awaited>,
 }
 
-/// Those that can never go on, on nodes with so many GPUs each and nothing else held there.
+/// Those that can never go on, on nodes with so many GPUs each and nothing else held there. What no node has room for waits for a
+/// node, and not for who holds what.
 pub(crate) fn in_vain(waiting: &BTreeMap<usize, Waiting>, nodes: &BTreeMap<usize, usize>) -> BTreeSet<usize> {
     let mut stuck: BTreeSet<usize> = waiting.keys().copied().collect();
+    let all = left_beside(std::iter::empty(), nodes);
     loop {
         let left = left_beside(stuck.iter().map(|process| &waiting[process]), nodes);
         let is_in_vain = |awaited: &Awaited| match awaited {
             Awaited::Run(by) => stuck.contains(by),
-            Awaited::Room(need) => !left.values().any(|devices| fits(devices, *need)),
+            Awaited::Room(need) => {
+                let has_room = |rooms: &BTreeMap<usize, Vec<u64>>| rooms.values().any(|devices| fits(devices, *need));
+                has_room(&all) && !has_room(&left)
+            }
         };
         let before = stuck.len();
         let still = stuck.iter().copied().filter(|process| waiting[process].awaited.iter().any(is_in_vain));
