@@ -20,6 +20,7 @@
 #   chaos  a mixed load on several daemons while processes of every kind are killed and others mean harm, for CHAOS_SECONDS (30 minutes)
 #   hogs   tasks and actors that take all memory beside honest ones, in a container of 2 GiB and in a pod, for HOGS_SECONDS (10 minutes) each; as root
 #   simulate  clusters simulated under seeds, 20,000 of them or SEEDS=A..B; `make test` runs the first 2,000
+#   mutations  each invariant of ARCHITECTURE.md broken on purpose in a copy of the tree, and a test that says so; MUTATIONS=NAME for one
 #   fuzz   clients, workers and members that say anything, for FUZZ_SECONDS (60), from FUZZ_SEED on (random, printed); `make test` runs a few seeds
 #   fuzz-porch  requests at the dashboard's door, found by what they cover (cargo-fuzz), for COVERAGE_SECONDS (600); fuzz-frames: frames of the wire
 #   sanitize  the tests of the crates that touch memory by hand, under AddressSanitizer
@@ -45,7 +46,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := demo
-.PHONY: demo test test-dashboard browser docs-pictures page-pictures ray-wheel ready-to-test compatibility bench bench-scheduler bench-scale bench-preload bench-train bench-isolation bench-pages bench-libraries bench-operator test-outage ecosystem third-parties libraries libraries-on-ray library-names soak chaos hogs simulate fuzz fuzz-porch fuzz-frames sanitize memory spill-s3 lint wheel wheels test-packages packaging-tools advisories docs cuda-example clean venv network-tools etcd slurm
+.PHONY: demo test test-dashboard browser docs-pictures page-pictures ray-wheel ready-to-test compatibility bench bench-scheduler bench-scale bench-preload bench-train bench-isolation bench-pages bench-libraries bench-operator test-outage ecosystem third-parties libraries libraries-on-ray library-names soak chaos hogs simulate mutations fuzz fuzz-porch fuzz-frames sanitize memory spill-s3 lint wheel wheels test-packages packaging-tools advisories docs cuda-example clean venv network-tools etcd slurm
 
 # In a container everybody is root, and pip's advice on that helps nobody.
 export PIP_ROOT_USER_ACTION := ignore
@@ -202,6 +203,9 @@ spill-s3: venv
 
 simulate:
 	cargo run --release --locked -p oxiray-sim -- --seeds $(SEEDS)
+
+mutations:
+	$(PYTHON) scripts/mutations $(MUTATIONS)
 
 memory: venv
 	$(VENV)/bin/python tests/soak/memory.py

@@ -10,7 +10,8 @@ use oxiray_wire::message::{
     AskedIsolation, ChronicleFollow, DeviceAction, DeviceAsked, DeviceErrorsQuery, DeviceNumber, TemplateHolds,
 };
 use oxiray_wire::state::{
-    ChronicleEntry, ChronicleEvent, DeviceCondition, DeviceService, DeviceTier, IsolationMode, MemoryTier, NodeIsolation, RealmDevices,
+    ChronicleEntry, ChronicleEvent, DeviceCondition, DeviceService, DeviceTier, IsolationMode, MemoryTier,
+    NodeIsolation, RealmDevices,
 };
 
 #[test]
