@@ -52,7 +52,7 @@ def test_linked_devices_go_together_and_a_single_one_breaks_up_no_pair(answers: 
     ray.init(num_cpus=2)
     first, gpus = held(2)
     assert gpus == [0, 2]
-    near = "the nearest to each other that were free (one NUMA node, NV4 between each two)"
+    near = "the nearest to each other that were free (one NUMA node, 4 direct links between each two)"
     [had] = json.loads(commands.run("explain", first._actor_id.hex(), "--json"))["devices"]
     assert (had["resource"], had["slots"], had["is_held"], had["why"]) == ("GPU", [0, 2], True, near)
     single, gpus = held(1)

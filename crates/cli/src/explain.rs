@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn devices_are_shown_that_it_has_or_would_get() {
-        let why = "the nearest to each other that were free (one NUMA node, NV4 between each two)";
+        let why = "the nearest to each other that were free (one NUMA node, 4 direct links between each two)";
         let told = json!({
             "kind": "task", "id": "ab", "name": "f", "state": "RUNNING", "reason": "it runs", "nodes": [],
             "devices": [{"address": "10.0.0.2", "resource": "GPU", "slots": [2, 3], "is_held": true, "why": why},
@@ -102,7 +102,7 @@ mod tests {
         let lines = [
             "task `f` ab: RUNNING",
             "it runs",
-            "it has GPU 2, 3 on 10.0.0.2: the nearest to each other that were free (one NUMA node, NV4 between each two)",
+            "it has GPU 2, 3 on 10.0.0.2: the nearest to each other that were free (one NUMA node, 4 direct links between each two)",
             "it would get GPU 0 on 10.0.0.3: no other is free",
             "bundle 4 has GPU 1",
         ];

@@ -173,7 +173,9 @@ pub fn nearness_in_words(nearness: u32) -> String {
             let way = BusWay::ALL.into_iter().find(|way| way.nearness() <= nearness);
             way.unwrap_or(BusWay::System).word().to_owned()
         }
-        links => format!("NV{links}"),
+        // Of whichever kind: a nearness does not say.
+        1 => "one direct link".to_owned(),
+        links => format!("{links} direct links"),
     }
 }
 
@@ -206,7 +208,7 @@ mod tests {
         assert!(pair("0:1:SYS,NV1").nearness() > pair("0:1:BRD").nearness());
         assert_eq!(
             ["0:1:SYS,NV4", "0:1:PXB", "0:1:SYS"].map(|text| nearness_in_words(pair(text).nearness())),
-            ["NV4", "PXB", "SYS"]
+            ["4 direct links", "PXB", "SYS"]
         );
         assert!(BusWay::ALL.windows(2).all(|ways| ways[0].nearness() > ways[1].nearness()));
         assert_eq!((pair("2:3:PIX").to_string(), pair("2:3:NODE,NV12").to_string()), ("PIX".into(), "NV12".into()));

@@ -48,12 +48,12 @@ mod tests {
         let near = ChoiceRule::Nearest { numa_nodes: 1, farthest: 420, nearest: 420 };
         assert_eq!(
             said(near, &[2, 3], true),
-            "the nearest to each other that were free (one NUMA node, NV4 between each two)"
+            "the nearest to each other that were free (one NUMA node, 4 direct links between each two)"
         );
         let far = ChoiceRule::Nearest { numa_nodes: 2, farthest: 10, nearest: 420 };
         assert_eq!(
             said(far, &[1, 2, 3], false),
-            "the nearest to each other that are free (2 NUMA nodes, SYS to NV4 between two)"
+            "the nearest to each other that are free (2 NUMA nodes, SYS to 4 direct links between two)"
         );
         assert_eq!(said(ChoiceRule::Lowest, &[0], true), "the lowest that was free");
         assert_eq!(said(ChoiceRule::Lowest, &[0, 1], false), "the lowest that are free");

@@ -63,7 +63,7 @@ fn who_has_devices_or_would_get_some_is_told_which_and_why_those() {
     assert_eq!(single.why, "the lowest of those that were free whose nearest neighbour was the farthest off");
     let [two] = &explained(&pair.head, 2).devices[..] else { panic!("they are of one kind") };
     assert_eq!((&two.slots[..], two.is_held), (&[2, 3][..], true));
-    assert_eq!(two.why, "the nearest to each other that were free (one NUMA node, NV4 between each two)");
+    assert_eq!(two.why, "the nearest to each other that were free (one NUMA node, 4 direct links between each two)");
     let row = rows(&pair.head).into_iter().find(|row| row.slot == 3).expect("four are listed");
     assert_eq!(row.holders[0].choice, two.why);
     pair.head.say(driver, actor(3, &[("GPU", 20_000)], &[("GPU", 20_000)]));
@@ -79,7 +79,7 @@ fn devices_that_something_would_get_are_told_by_the_nearness_that_its_machine_to
     let told = head.devices_within_reach(&verdicts, &demand);
     let [chosen] = &told[..] else { panic!("one machine has some: {told:?}") };
     assert_eq!((chosen.node_id, &chosen.slots[..], chosen.is_held), (Some(MEMBER), &[0, 1][..], false));
-    assert_eq!(chosen.why, "the nearest to each other that are free (one NUMA node, NV4 between each two)");
+    assert_eq!(chosen.why, "the nearest to each other that are free (one NUMA node, 4 direct links between each two)");
 }
 
 #[test]
