@@ -33,9 +33,9 @@ const NVML_SUCCESS: c_uint = 0;
 const NVML_TIMEOUT: c_uint = 10;
 /// `nvmlEventTypeXidCriticalError`.
 const CRITICAL_XID: c_ulonglong = 8;
-/// What NVML calls the other events that are heard of, where a driver tells of them.
+/// What NVML calls the other events that are heard of, where a driver tells of them. Errors that were corrected come in storms:
+/// they are counted when a GPU is measured.
 const EVENTS: &[(c_ulonglong, DeviceFault)] = &[
-    (0x1, DeviceFault::SingleBit),
     (0x2, DeviceFault::DoubleBit),
     (0x2000, DeviceFault::Poison),
     (0x4000, DeviceFault::Unavailable),
@@ -51,6 +51,7 @@ const REMAP_PENDING: FieldId = FieldId(144);
 const REMAP_FAILED: FieldId = FieldId(145);
 const RETIREMENT_PENDING: FieldId = FieldId(31);
 /// Since the driver was loaded.
+const SINGLE_BIT_ERRORS: FieldId = FieldId(3);
 const DOUBLE_BIT_ERRORS: FieldId = FieldId(4);
 /// What drivers tell that do not know of recovery actions.
 const RESET_NEEDED: FieldId = FieldId(226);
@@ -301,6 +302,7 @@ fn health_of(device: &Device<'_>) -> Health {
             REMAP_PENDING,
             REMAP_FAILED,
             RETIREMENT_PENDING,
+            SINGLE_BIT_ERRORS,
             DOUBLE_BIT_ERRORS,
             RESET_NEEDED,
             DRAIN_AND_RESET_NEEDED,
@@ -321,6 +323,7 @@ fn health_of(device: &Device<'_>) -> Health {
         has_remap_failed: is_so(REMAP_FAILED),
         is_retirement_pending: is_so(RETIREMENT_PENDING),
         double_bit_errors: number(DOUBLE_BIT_ERRORS),
+        single_bit_errors: number(SINGLE_BIT_ERRORS),
         slowed: slowdown(device),
         ..Health::default()
     }

@@ -19,6 +19,9 @@ pub struct Health {
     pub is_retirement_pending: bool,
     /// The errors of two bits in a word of its memory since its driver was loaded; `None` where it does not count them.
     pub double_bit_errors: Option<u64>,
+    /// The errors of one bit in a word of its memory, which were corrected, since its driver was loaded; `None` where it does not
+    /// count them.
+    pub single_bit_errors: Option<u64>,
     /// Why its hardware slows it down now.
     pub slowed: Option<Slowdown>,
     /// The errors of its hardware that could not be corrected, by the part of the device that had them, since its driver was
@@ -49,19 +52,36 @@ impl Health {
     /// What is to be known of a device that may be used.
     pub fn notes(&self) -> Vec<String> {
         let reset = "needs a reset when it suits";
-        let remap = format!("{reset}: rows of its memory are to be replaced by spare ones");
-        let retirement = format!("{reset}: pages of its memory are to be taken out of use");
-        let double = self.double_bit_errors.filter(|errors| *errors > 0);
+        let remap = || format!("{reset}: rows of its memory are to be replaced by spare ones");
+        let retirement = || format!("{reset}: pages of its memory are to be taken out of use");
+        let double = some(self.double_bit_errors);
         let double =
             double.map(|errors| format!("{errors} double-bit errors of its memory since its driver was loaded"));
-        let remap = self.is_remap_pending.then_some(remap);
-        remap.into_iter().chain(self.is_retirement_pending.then_some(retirement)).chain(double).collect()
+        // The exact count would be news with each of them.
+        let single = some(self.single_bit_errors).map(|errors| 10_u64.pow(errors.ilog10()));
+        let single = single.map(|errors| {
+            format!("{errors} or more single-bit errors of its memory, corrected, since its driver was loaded")
+        });
+        let remap = self.is_remap_pending.then(remap);
+        let retirement = self.is_retirement_pending.then(retirement);
+        remap.into_iter().chain(retirement).chain(double).chain(single).collect()
+    }
+
+    /// Whether there are such notes.
+    pub fn has_notes(&self) -> bool {
+        let has_errors = some(self.double_bit_errors).or(some(self.single_bit_errors)).is_some();
+        self.is_remap_pending || self.is_retirement_pending || has_errors
     }
 
     /// How many errors could not be corrected, in all parts together.
     pub fn uncorrected_total(&self) -> u64 {
         self.uncorrected.iter().flat_map(BTreeMap::values).fold(0, |sum, count| sum.saturating_add(*count))
     }
+}
+
+/// A count, where it is not zero.
+fn some(count: Option<u64>) -> Option<u64> {
+    count.filter(|count| *count > 0)
 }
 
 /// Why a device's hardware slows it down.
@@ -176,6 +196,23 @@ mod tests {
         assert!(Health { condition: Some(DriverWord::Works), ..Health::default() }.is_told());
         assert!(Health { double_bit_errors: Some(0), ..Health::default() }.is_told());
         assert!(!Health { slowed: Some(Slowdown::Heat), ..Health::default() }.is_told(), "a hot device may be well");
+    }
+
+    #[test]
+    fn a_device_has_notes_where_there_is_something_to_be_known() {
+        let quiet = Health { double_bit_errors: Some(0), single_bit_errors: Some(0), ..Health::default() };
+        for health in [
+            Health { is_remap_pending: true, ..quiet.clone() },
+            Health { is_retirement_pending: true, ..quiet.clone() },
+            Health { double_bit_errors: Some(1), ..quiet.clone() },
+            Health { single_bit_errors: Some(1), ..quiet.clone() },
+        ] {
+            assert!(health.has_notes() && health.notes().len() == 1, "{health:?}");
+        }
+        assert!(!quiet.has_notes() && quiet.notes().is_empty());
+        let of = |errors| Health { single_bit_errors: Some(errors), ..Health::default() }.notes();
+        assert_eq!(of(10), ["10 or more single-bit errors of its memory, corrected, since its driver was loaded"]);
+        assert_eq!(of(99), of(10), "not each of them is news");
     }
 
     #[test]

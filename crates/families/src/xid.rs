@@ -36,8 +36,6 @@ impl XidClass {
 pub enum DeviceFault {
     /// An Xid.
     Xid(u32),
-    /// An error of a bit of its memory, which was corrected.
-    SingleBit,
     /// An error of two bits in a word of its memory, which cannot be corrected.
     DoubleBit,
     /// Data that an error had spoilt came to where the device cannot bear it.
@@ -52,7 +50,6 @@ impl fmt::Display for DeviceFault {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Xid(xid) => XidText(*xid).fmt(formatter),
-            Self::SingleBit => formatter.write_str("a single-bit error of its memory"),
             Self::DoubleBit => formatter.write_str("a double-bit error of its memory"),
             Self::Poison => formatter.write_str("a fatal use of data that an error of its memory had spoilt"),
             Self::Unavailable => formatter.write_str("that it is unavailable"),
@@ -150,7 +147,7 @@ impl XidRules {
     pub fn class_of_fault(&self, fault: DeviceFault) -> Option<XidClass> {
         match fault {
             DeviceFault::Xid(xid) => self.class_of(xid),
-            DeviceFault::SingleBit | DeviceFault::OtherRecovery => Some(XidClass::Note),
+            DeviceFault::OtherRecovery => Some(XidClass::Note),
             DeviceFault::DoubleBit => Some(XidClass::Contained),
             DeviceFault::Poison | DeviceFault::Unavailable => Some(XidClass::Reset),
         }

@@ -136,8 +136,6 @@ pub(crate) struct DeviceHealth {
     said: BTreeMap<DeviceSlot, Health>,
     /// Until when it is said of devices that their hardware slows them down, and why.
     slowed: BTreeMap<DeviceSlot, (Instant, Slowdown)>,
-    /// How many errors of single bits were corrected of each.
-    corrected: BTreeMap<DeviceSlot, u64>,
     /// Who uses each through an MPS server.
     clients: BTreeMap<DeviceSlot, Vec<Lineage>>,
     /// Those that the head keeps in service: until when, and what is said of it.
@@ -158,14 +156,9 @@ impl DeviceHealth {
     pub(crate) fn error(&mut self, seen: DeviceErrorSeen, now: Instant) -> Vec<Verdict> {
         let DeviceErrorSeen { device, fault: error, class } = seen.clone();
         let (resource, slot) = &device;
-        match error {
-            DeviceFault::SingleBit => {
-                *self.corrected.entry(device).or_default() += 1;
-                return Vec::new();
-            }
-            // Its driver is asked what that is.
-            DeviceFault::OtherRecovery => return Vec::new(),
-            _ => {}
+        // Its driver is asked what that is.
+        if error == DeviceFault::OtherRecovery {
+            return Vec::new();
         }
         self.remember(seen, now);
         match class {
@@ -489,31 +482,19 @@ impl DeviceHealth {
     /// What is to be known of a device that is in service.
     pub(crate) fn notes(&self, device: &DeviceSlot) -> Vec<String> {
         let said = self.said.get(device).map(Health::notes).unwrap_or_default();
-        let corrected = self.corrected.get(device).map(|count| {
-            let count = 10_u64.pow(count.ilog10());
-            format!("single-bit errors of its memory were corrected, {count} or more since its node was started")
-        });
         let slowed = self.slowed.get(device).map(|(_, why)| format!("slowed down by its hardware: {why}"));
         let kept = self.kept.get(device).map(|(_, why)| why.clone());
         let last = self.errors.get(device).and_then(VecDeque::back);
         let last = last.map(|error| format!("last error: {}", error.seen.fault));
         let remark = self.remarks.get(device).cloned();
-        said.into_iter()
-            .chain(corrected)
-            .chain(slowed)
-            .chain(kept)
-            .chain(self.links.notes(device))
-            .chain(remark)
-            .chain(last)
-            .collect()
+        said.into_iter().chain(slowed).chain(kept).chain(self.links.notes(device)).chain(remark).chain(last).collect()
     }
 
     /// The devices of which there is something to be known.
     pub(crate) fn noted(&self) -> impl Iterator<Item = &DeviceSlot> {
         self.errors
             .keys()
-            .chain(self.said.iter().filter(|(_, health)| !health.notes().is_empty()).map(|(device, _)| device))
-            .chain(self.corrected.keys())
+            .chain(self.said.iter().filter(|(_, health)| health.has_notes()).map(|(device, _)| device))
             .chain(self.slowed.keys())
             .chain(self.kept.keys())
             .chain(self.links.noted())
@@ -824,12 +805,9 @@ mod tests {
     fn what_a_driver_tells_besides_xids_is_noted_and_the_device_goes_on() {
         let (mut health, now) = (DeviceHealth::default(), Instant::now());
         let fault = |fault, class| DeviceErrorSeen { device: gpu(0), fault, class };
-        for _ in 0..25 {
-            assert_eq!(health.error(fault(DeviceFault::SingleBit, XidClass::Note), now), []);
-        }
         assert_eq!(health.error(fault(DeviceFault::OtherRecovery, XidClass::Note), now), []);
-        let corrected = "single-bit errors of its memory were corrected, 10 or more since its node was started";
-        assert_eq!(health.notes(&gpu(0)), [corrected], "they push no other error out");
+        assert_eq!(health.noted().count(), 0);
+        health.seen(&gpu(0), &Health { single_bit_errors: Some(25), ..Health::default() }, false, now);
         assert_eq!(health.noted().collect::<Vec<_>>(), [&gpu(0)]);
         let told = health.error(fault(DeviceFault::DoubleBit, XidClass::Contained), now);
         assert!(matches!(&told[..], [Verdict::Tell(_, text)] if text.contains("its hardware failed; ")), "{told:?}");

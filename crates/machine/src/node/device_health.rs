@@ -8,7 +8,7 @@ use crate::device_links::LinksChange;
 use crate::devices::Devices;
 use crate::names::Key;
 use oxiray_accelerators::DeviceUse as Found;
-use oxiray_families::{DeviceFault, XidClass};
+use oxiray_families::XidClass;
 use oxiray_ids::JobId;
 use oxiray_wire::message::{DeviceAction, DeviceErrors, DeviceErrorsQuery, DeviceOrder};
 use oxiray_wire::state::DeviceCondition;
@@ -18,21 +18,16 @@ use std::time::Duration;
 impl NodeCore {
     /// Drivers reported errors of devices.
     pub fn devices_failed(&mut self, seen: Vec<DeviceErrorSeen>) {
-        let mut is_asked = false;
         for error in seen {
             let (resource, slot) = &error.device;
-            let is_corrected = error.fault == DeviceFault::SingleBit;
-            if error.class == XidClass::Note && !is_corrected {
+            if error.class == XidClass::Note {
                 self.log(format!("{resource} {slot} reported {}", error.fault));
             }
             let verdicts = self.devices.health.error(error, self.now);
             self.carry_out_health(verdicts);
-            is_asked |= !is_corrected;
         }
-        if is_asked {
-            // What the driver needs now decides over what the number of an error says.
-            self.out.push(Effect::MeasureDevices);
-        }
+        // What the driver needs now decides over what the number of an error says.
+        self.out.push(Effect::MeasureDevices);
     }
 
     /// What drivers say of devices' health.
