@@ -48,7 +48,13 @@ impl Breaker {
         now: Instant,
     ) -> Vec<(Kept, bool)> {
         self.taken.retain(|_, since| now.saturating_duration_since(*since) < WINDOW);
-        self.kept.retain(|_, (since, _)| now.saturating_duration_since(*since) < WINDOW);
+        let told: Vec<&DeviceCondition> = told.into_iter().collect();
+        // Of a device that is not told of there is nothing to be known any more.
+        let is_told = |(resource, of, slot): &Device| {
+            *of != member || told.iter().any(|told| told.resource == *resource && told.slot == *slot)
+        };
+        let is_late = |since: Instant| now.saturating_duration_since(since) >= WINDOW;
+        self.kept.retain(|device, (since, _)| !is_late(*since) && is_told(device));
         let mut kept = Vec::new();
         for condition in told.into_iter().filter(|condition| condition.is_automatic) {
             let (resource, slot) = (condition.resource.clone(), condition.slot);
@@ -108,6 +114,8 @@ mod tests {
         assert_eq!(breaker.judge(2, &[out(0), out(1)], of_four, now), [(kept(2, 1), false)], "it was told");
         assert_eq!(breaker.kept(now).collect::<Vec<_>>(), [kept(2, 1)], "BREAKER-2");
         assert_eq!(breaker.judge(2, &[out(0)], of_four, now), [], "those that are known count once");
+        assert_eq!(breaker.kept(now).count(), 0, "nothing is told of the other any more");
+        assert_eq!(breaker.judge(2, &[out(0), out(1)], of_four, now), [(kept(2, 1), true)]);
         let later = now + WINDOW;
         assert_eq!(breaker.kept(later).count(), 0, "BREAKER-2");
         assert_eq!(breaker.judge(2, &[out(1)], of_four, later), [], "those of long ago do not count");

@@ -661,6 +661,10 @@ impl Members {
         for kept in self.breaker.kept(now) {
             let Some(member) = self.by_key.get(&kept.member) else { continue };
             let Kept { resource, slot, reason, .. } = kept;
+            // Something else took it out of service: a person, or that it does not answer any more.
+            if member.is_out_of_service(&resource, slot) {
+                continue;
+            }
             let text = format!("{resource} {slot} of node {} ({reason})", member.view.node);
             by_resource.entry(resource).or_default().push(text);
         }

@@ -541,6 +541,21 @@ fn devices_that_are_kept_in_service_are_told_of_as_long_as_they_count() {
 }
 
 #[test]
+fn a_device_is_not_said_to_be_kept_in_service_that_is_out_of_it_by_now() {
+    let mut world = World::new(1, 2);
+    world.core.devices_measured((0..2).map(|slot| needing(slot, Recovery::Reset)).collect());
+    world.settle();
+    assert!(alerts(&world)[0].contains("kept in service: GPU 1 of node "), "{:?}", alerts(&world));
+    let visitor = world.core.new_key();
+    let node = NodeId::new([200; 28]).hex();
+    let (device, action) = ("1".to_owned(), DeviceAction::Drain);
+    let by_hand = DeviceAsked { request: 1, node, device, action, ..DeviceAsked::default() };
+    world.core.as_head_mut().device_asked(visitor, &by_hand);
+    world.settle();
+    assert_eq!((world.total("GPU"), alerts(&world)), (0, Vec::new()));
+}
+
+#[test]
 fn a_node_is_drained_whose_driver_needs_a_restart_of_the_machine_and_kept_where_a_person_says_so() {
     let (mut head, mut member) = (World::new(1, 2), World::member_with_devices(4, NodeId::new([7; 28])));
     let stream = head.core.new_key();
