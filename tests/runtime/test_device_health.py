@@ -312,18 +312,19 @@ def test_a_node_is_drained_whose_driver_needs_a_restart_of_the_machine(
 ) -> None:
     ray.shutdown()
     gpus = Gpus(nvml.Answers(tmp_path, monkeypatch, library))
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "num_gpus": 0})
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "num_gpus": 4})
     request.addfinalizer(cluster.shutdown)
     request.addfinalizer(ray.shutdown)
-    member = cluster.add_node(num_cpus=1, num_gpus=4)
+    member = cluster.add_node(num_cpus=1, num_gpus=4, resources={"member": 1})
     ray.init(address=cluster.address)
     wait_until(gpus.answers.are_listened_to)
     mark = tmp_path / "mark"
-    task = works.remote(str(mark))
+    task = works.options(resources={"member": 1}).remote(str(mark))
     wait_until(lambda: has_begun(mark))
     gpus.say("recovery=3:7")
     why = "the driver of its GPU 3 needs a restart of the machine"
     wait_until(lambda: why in status())
+    wait_until(lambda: f"their nodes are not being drained: GPU 3 of node {cluster.head_node.node_id}. " in status())
     assert {row["NodeID"]: row["Alive"] for row in ray.nodes()}[member.node_id], "somebody works there"
     Path(f"{mark}.done").touch()
     ray.get(task, timeout=60)

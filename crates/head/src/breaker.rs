@@ -4,6 +4,8 @@
 //! - BREAKER-1: of the devices of a resource, more than half are never out of service for what was found within
 //!   [`WINDOW`], but for those that do not answer at all.
 //! - BREAKER-2: what is kept in service so is told as long as it counts, with why it would be out of it.
+//! - BREAKER-3: nodes with more than half of the devices of a resource are never drained within [`WINDOW`] since their drivers
+//!   need restarts of the machines: such a node may have many more devices that are well.
 
 use oxiray_machine::Key;
 use oxiray_wire::state::DeviceCondition;
@@ -35,6 +37,18 @@ pub(crate) struct Breaker {
     taken: BTreeMap<Device, Instant>,
     /// Those that were to be kept in service after all, since when and why they would not be.
     kept: BTreeMap<Device, (Instant, String)>,
+    /// The members that were drained since their machines are to be started again, those that are gone among them.
+    restarts: Vec<Restart>,
+}
+
+/// A member that was drained since its machine is to be started again.
+#[derive(Debug)]
+struct Restart {
+    since: Instant,
+    member: Key,
+    /// Of which resource the device is for which it is to be, and how many of them the member has.
+    resource: String,
+    devices: u64,
 }
 
 impl Breaker {
@@ -69,6 +83,26 @@ impl Breaker {
             }
         }
         kept
+    }
+
+    /// A member is to be drained since its machine is to be started again for a device of a resource, of which it has `devices`.
+    /// Returns whether it is drained (BREAKER-3); `living` is how many of them the members have that `is_there` knows.
+    pub(crate) fn may_drain(
+        &mut self,
+        (member, resource, devices): (Key, &str, u64),
+        living: u64,
+        is_there: impl Fn(Key) -> bool,
+        now: Instant,
+    ) -> bool {
+        self.restarts.retain(|of| now.saturating_duration_since(of.since) < WINDOW);
+        let drained = || self.restarts.iter().filter(|of| of.resource == resource);
+        let gone = drained().filter(|of| !is_there(of.member)).fold(0, |sum: u64, of| sum.saturating_add(of.devices));
+        let taken = drained().fold(devices, |sum, of| sum.saturating_add(of.devices));
+        if taken.saturating_mul(2) > living.saturating_add(gone) {
+            return false;
+        }
+        self.restarts.push(Restart { since: now, member, resource: resource.to_owned(), devices });
+        true
     }
 
     /// The devices that were kept in service of late.
@@ -121,6 +155,17 @@ mod tests {
         assert_eq!(breaker.judge(2, &[out(1)], of_four, later), [], "those of long ago do not count");
         breaker.member_gone(2);
         assert!(breaker.taken.is_empty() && breaker.kept.is_empty());
+    }
+
+    #[test]
+    fn nodes_with_half_of_the_devices_may_be_drained_and_no_more_even_when_the_first_are_gone() {
+        let (mut breaker, now) = (Breaker::default(), Instant::now());
+        assert!(!breaker.may_drain((1, "GPU", 8), 8, |_| true, now), "it is the only one");
+        assert!(breaker.may_drain((1, "GPU", 8), 32, |_| true, now));
+        assert!(breaker.may_drain((2, "GPU", 8), 24, |member| member != 1, now), "two of four");
+        assert!(!breaker.may_drain((3, "GPU", 8), 16, |member| member > 2, now), "BREAKER-3");
+        assert!(breaker.may_drain((3, "TPU", 4), 8, |_| true, now), "others are not counted");
+        assert!(breaker.may_drain((3, "GPU", 8), 16, |member| member > 2, now + WINDOW), "those were of long ago");
     }
 
     #[test]

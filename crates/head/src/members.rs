@@ -65,7 +65,7 @@ pub(crate) struct Member {
     /// What it told last; of bundles and holdings only what changed with that.
     pub(crate) state: NodeState,
     pub(crate) holdings: Holdings,
-    /// The devices for which it is to be started again, as it told last: by resource and slot.
+    /// The devices for which it is to be started again, and which it has not found well since: by resource and slot.
     pub(crate) restarts_for: BTreeSet<(String, u32)>,
 }
 
@@ -252,6 +252,8 @@ pub(crate) struct Members {
     pub(crate) drains: BTreeMap<Key, Drain>,
     /// Those of the last head, of nodes that are not back yet (DRAIN-5).
     pub(crate) drained_before: BTreeMap<NodeId, DrainRow>,
+    /// The devices for which they are to be started again, as the last head knew them.
+    pub(crate) restarts_before: BTreeMap<NodeId, BTreeSet<(String, u32)>>,
     /// The devices that they took out of service by themselves.
     breaker: Breaker,
 }
@@ -269,7 +271,8 @@ impl Members {
     /// A machine joins that describes itself so, with nothing running.
     pub(crate) fn join(&mut self, key: Key, told: NodeJoin, view: NodeView) {
         self.by_node.insert(view.node, key);
-        self.by_key.insert(key, Member::new(told, view));
+        let restarts_for = self.restarts_before.remove(&view.node).unwrap_or_default();
+        self.by_key.insert(key, Member { restarts_for, ..Member::new(told, view) });
         self.show(key);
     }
 
@@ -655,8 +658,13 @@ impl Members {
         self.breaker.judge(key, member.state.conditions.iter().filter(has), total, now)
     }
 
+    /// What people are to know of now.
+    pub(crate) fn alerts(&self, now: Instant) -> Vec<String> {
+        self.breaker_alerts(now).into_iter().chain(self.restart_alert()).collect()
+    }
+
     /// What people are to know of devices that are kept in service so (BREAKER-2).
-    pub(crate) fn breaker_alerts(&self, now: Instant) -> Vec<String> {
+    fn breaker_alerts(&self, now: Instant) -> Vec<String> {
         let mut by_resource: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for kept in self.breaker.kept(now) {
             let Some(member) = self.by_key.get(&kept.member) else { continue };

@@ -224,6 +224,9 @@ impl DeviceHealth {
 
     /// What its driver says of a device now; `is_held` where somebody has it.
     pub(crate) fn seen(&mut self, device: &DeviceSlot, health: &Health, is_held: bool, now: Instant) -> Vec<Verdict> {
+        // Only its driver's word ends that: a question that failed does not.
+        let was = self.said.get(device).and_then(|said| said.recovery).filter(|was| *was == Recovery::Reboot);
+        let health = &Health { recovery: health.recovery.or(was), ..health.clone() };
         let changed = self.links.seen(device, health.recovery).map(|change| Verdict::Links(device.clone(), change));
         changed.into_iter().chain(self.judged(device, health, is_held, now)).collect()
     }
@@ -845,8 +848,13 @@ mod tests {
         assert!(!health.needs_restart(&gpu(0)));
         health.seen(&gpu(0), &told(Recovery::Reboot), false, now);
         assert!(health.needs_restart(&gpu(0)));
+        assert_eq!(health.seen(&gpu(0), &Health::default(), false, now), [], "a question that failed answers nothing");
+        assert!(health.needs_restart(&gpu(0)));
         health.keep(&gpu(0), "too many are out", now);
         assert!(!health.needs_restart(&gpu(0)), "it is in service");
+        health.seen(&gpu(1), &told(Recovery::Reboot), false, now);
+        assert_eq!(health.seen(&gpu(1), &told(Recovery::Nothing), false, now), [Verdict::Check(gpu(1))]);
+        assert!(!health.needs_restart(&gpu(1)));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::HeadCore;
 use crate::breaker::Kept;
+use crate::journal::Row;
 use crate::members::OWN;
 use crate::suspicion::{MemberDevice, Outcome, Suspected};
 use oxiray_ids::{NodeId, WorkerId};
@@ -137,7 +138,7 @@ impl HeadCore {
     }
 
     /// Drains a member whose driver needs a restart of the machine for one of its devices; once for each, so that who keeps the
-    /// node after all has it kept. The head's own cannot be drained.
+    /// node after all has it kept, and where it does not take too many (BREAKER-3). The head's own cannot be drained.
     fn drain_for_restart(&mut self, member: Key, kept: &[(Kept, bool)]) {
         let Some(found) = self.members.by_key.get_mut(&member) else { return };
         let is_kept =
@@ -145,10 +146,23 @@ impl HeadCore {
         let needing = found.state.conditions.iter().filter(|of| of.needs_restart && !is_kept(of));
         let needing: BTreeSet<(String, u32)> = needing.map(|of| (of.resource.clone(), of.slot)).collect();
         let news = needing.difference(&found.restarts_for).next().cloned();
-        found.restarts_for = needing;
+        let known = found.restarts_for.iter().filter(|(resource, slot)| !found.is_well(resource, *slot)).cloned();
+        let restarts_for: BTreeSet<(String, u32)> = known.chain(needing).collect();
+        if restarts_for != found.restarts_for {
+            found.restarts_for = restarts_for;
+            self.durable.touch(Row::Member(found.view.node));
+        }
         let Some((resource, slot)) = news.filter(|_| member != OWN) else { return };
-        if !self.members.drains.contains_key(&member) {
-            self.drain_for(member, &format!("the driver of its {resource} {slot} needs a restart of the machine"));
+        let why = format!("the driver of its {resource} {slot} needs a restart of the machine");
+        if self.members.drains.contains_key(&member) {
+            return;
+        }
+        if self.members.may_drain_for_restart(member, &resource, self.clock.now) {
+            self.drain_for(member, &why);
+        } else {
+            let too_many =
+                format!("nodes with more than half of the cluster's devices of `{resource}` would be drained");
+            self.log(format!("member {member} is not drained although {why}: {too_many}"));
         }
     }
 }

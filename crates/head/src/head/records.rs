@@ -98,6 +98,17 @@ pub(super) struct MemberRow {
     /// How it is being emptied, where it is.
     #[prost(message, optional, tag = "3")]
     pub(super) drain: Option<DrainRow>,
+    /// The devices for which its machine is to be started again.
+    #[prost(message, repeated, tag = "4")]
+    pub(super) restarts_for: Vec<DeviceRow>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct DeviceRow {
+    #[prost(string, tag = "1")]
+    pub(super) resource: String,
+    #[prost(uint32, tag = "2")]
+    pub(super) slot: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -251,7 +262,9 @@ impl HeadCore {
         let key = self.members.by_node.get(&id)?;
         let member = self.members.by_key.get(key)?;
         let drain = self.members.drains.get(key).map(|drain| drain.asked.clone());
-        Some(MemberRow { ip: member.told.ip.clone(), name: member.told.name.clone(), drain })
+        let device = |(resource, slot): &(String, u32)| DeviceRow { resource: resource.clone(), slot: *slot };
+        let restarts_for = member.restarts_for.iter().map(device).collect();
+        Some(MemberRow { ip: member.told.ip.clone(), name: member.told.name.clone(), drain, restarts_for })
     }
 
     fn actor_row(&self, actor: &Actor<Failure>, making: Option<&Making>) -> ActorRow {

@@ -69,7 +69,7 @@ impl HeadCore {
                 address: self.own.address().to_owned(),
                 warnings: self.own.plan().warnings.clone(),
                 turns: Some(store.turns),
-                alerts: self.members.breaker_alerts(self.clock.now),
+                alerts: self.members.alerts(self.clock.now),
             }),
         };
         ClusterReport { request, version: STATE_VERSION, state: Some(state) }

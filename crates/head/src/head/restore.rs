@@ -77,8 +77,10 @@ impl HeadCore {
                 table::JOB => self.restore_job(identifier(key, *table, JobId::from_slice)?, row(*table, value)?),
                 table::MEMBER => {
                     let node = identifier(key, *table, NodeId::from_slice)?;
-                    let MemberRow { drain, .. } = row(*table, value)?;
+                    let MemberRow { drain, restarts_for, .. } = row(*table, value)?;
                     self.members.drained_before.extend(drain.map(|drain| (node, drain)));
+                    let restarts_for = restarts_for.into_iter().map(|of| (of.resource, of.slot)).collect();
+                    self.members.restarts_before.insert(node, restarts_for);
                     members.insert(node);
                 }
                 table::ACTOR => {

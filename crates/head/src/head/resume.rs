@@ -270,6 +270,7 @@ impl HeadCore {
             let nobody = self.new_key();
             self.durable.touch(Row::Member(node));
             self.members.drained_before.remove(&node);
+            self.members.restarts_before.remove(&node);
             self.bundles_lost(nobody, node);
             self.actors_missing(node);
         }

@@ -5,12 +5,13 @@ use oxiray_accelerators::{DeviceUse, NodeNumber};
 use oxiray_families::{DeviceFault, Health, ProcessMemory, Recovery, Usage, XidClass};
 use oxiray_fence::Mechanism;
 use oxiray_ids::NodeId;
+use oxiray_journal::Rows;
 use oxiray_machine::{DeviceErrorSeen, OpenNode, OpenNodes};
 use oxiray_wire::message::{
     AskedIsolation, ChronicleFollow, DeviceAction, DeviceAsked, DeviceErrorsQuery, DeviceNumber, TemplateHolds,
 };
 use oxiray_wire::state::{
-    ChronicleEntry, ChronicleEvent, DeviceCondition, DeviceService, DeviceTier, IsolationMode, MemoryTier,
+    ChronicleEntry, ChronicleEvent, DeviceCondition, DeviceService, DeviceTier, HealthState, IsolationMode, MemoryTier,
     NodeIsolation, RealmDevices,
 };
 
@@ -555,41 +556,60 @@ fn a_device_is_not_said_to_be_kept_in_service_that_is_out_of_it_by_now() {
     assert_eq!((world.total("GPU"), alerts(&world)), (0, Vec::new()));
 }
 
+/// A member with four GPUs, as a head hears it.
+struct Told {
+    member: World,
+    stream: Key,
+}
+
+impl Told {
+    fn joins(head: &mut World, node: u8) -> Self {
+        let mut member = World::member_with_devices(4, NodeId::new([node; 28]));
+        let stream = head.core.new_key();
+        head.hear_member(stream, member.core.node_mut().described(0, String::new()).into());
+        head.settle();
+        Self { member, stream }
+    }
+
+    fn tell(&mut self, head: &mut World, conditions: Vec<DeviceCondition>) {
+        let mut state = self.member.core.node_mut().described(0, String::new()).state.expect("a state");
+        state.conditions = conditions;
+        head.hear_member(self.stream, state.into());
+        head.settle();
+    }
+}
+
+fn ill(slot: u32, needs_restart: bool) -> DeviceCondition {
+    DeviceCondition {
+        resource: "GPU".to_owned(),
+        slot,
+        reason: Some("its driver needs a restart of the machine".to_owned()),
+        needs_restart,
+        is_automatic: true,
+        health: HealthState::Ill,
+        ..DeviceCondition::default()
+    }
+}
+
+/// Why nodes are being drained.
+fn drained_for(head: &World) -> Vec<String> {
+    let state = head.core.report(1, &StoreFigures::default(), 0).state.expect("a state");
+    state.nodes.into_iter().filter_map(|node| node.draining).map(|draining| draining.reason).collect()
+}
+
 #[test]
 fn a_node_is_drained_whose_driver_needs_a_restart_of_the_machine_and_kept_where_a_person_says_so() {
-    let (mut head, mut member) = (World::new(1, 2), World::member_with_devices(4, NodeId::new([7; 28])));
-    let stream = head.core.new_key();
-    let join = member.core.node_mut().described(0, String::new());
-    head.hear_member(stream, join.into());
+    let mut head = World::new(1, 4);
+    let mut member = Told::joins(&mut head, 7);
+    head.core.devices_measured(vec![needing(0, Recovery::Reset)]);
     head.settle();
-    let condition = |slot, needs_restart, is_automatic| {
-        let reason = Some("its driver needs a restart of the machine".to_owned());
-        DeviceCondition {
-            resource: "GPU".to_owned(),
-            slot,
-            reason,
-            needs_restart,
-            is_automatic,
-            ..DeviceCondition::default()
-        }
-    };
-    let mut tell = |head: &mut World, conditions: Vec<DeviceCondition>| {
-        let mut state = member.core.node_mut().described(0, String::new()).state.expect("a state");
-        state.conditions = conditions;
-        head.hear_member(stream, state.into());
-        head.settle();
-    };
-    tell(&mut head, vec![condition(1, false, true)]);
-    let reason = |head: &World| {
-        let state = head.core.report(1, &StoreFigures::default(), 0).state.expect("a state");
-        state.nodes.into_iter().find_map(|node| node.draining).map(|draining| draining.reason)
-    };
-    assert_eq!(reason(&head), None, "a reset will do");
-    tell(&mut head, (0..4).map(|slot| condition(slot, slot == 3, true)).collect());
-    assert_eq!(reason(&head), None, "of six, the head keeps the fourth in service");
-    tell(&mut head, vec![condition(1, true, true)]);
-    assert_eq!(reason(&head).as_deref(), Some("the driver of its GPU 1 needs a restart of the machine"));
-    tell(&mut head, vec![condition(1, true, true)]);
+    member.tell(&mut head, vec![ill(1, false)]);
+    assert_eq!(drained_for(&head), [""; 0], "a reset will do");
+    member.tell(&mut head, (0..4).map(|slot| ill(slot, slot == 3)).collect());
+    assert_eq!(drained_for(&head), [""; 0], "of eight, the head keeps the fifth in service");
+    member.tell(&mut head, vec![ill(1, true)]);
+    assert_eq!(drained_for(&head), ["the driver of its GPU 1 needs a restart of the machine"]);
+    member.tell(&mut head, vec![ill(1, true)]);
     assert_eq!(entries(&mut head, ChronicleEvent::NodeDraining).len(), 1);
 }
 
@@ -658,4 +678,45 @@ fn a_template_with_a_device_open_is_replaced_once_and_ends_with_its_last_worker(
     world.bury(worker, "exited with code 0");
     world.pass(Duration::from_secs(60));
     assert_eq!(world.ended_templates, [template]);
+}
+
+#[test]
+fn no_more_nodes_are_drained_for_restarts_than_have_half_of_the_devices() {
+    let mut head = World::new(1, 4);
+    let [mut first, mut second] = [7, 8].map(|node| Told::joins(&mut head, node));
+    first.tell(&mut head, vec![ill(0, true)]);
+    assert_eq!((drained_for(&head).len(), alerts(&head).len()), (1, 0));
+    second.tell(&mut head, vec![ill(3, true)]);
+    assert_eq!(drained_for(&head).len(), 1, "BREAKER-3");
+    let told = alerts(&head);
+    let [alert] = &told[..] else { panic!("one resource: {told:?}") };
+    assert!(alert.contains(&format!("are not being drained: GPU 3 of node {}", NodeId::new([8; 28]))), "{alert}");
+    head.pass(Duration::from_secs(601));
+    second.tell(&mut head, vec![ill(3, true)]);
+    assert_eq!(drained_for(&head).len(), 1, "or else all nodes were drained one after the other");
+    second.tell(&mut head, Vec::new());
+    assert_eq!(alerts(&head), [""; 0]);
+}
+
+#[test]
+fn a_node_that_is_kept_after_all_is_not_drained_again_before_its_device_was_well_whichever_head_there_is() {
+    let mut head = World::keeping(1, 4, Rows::new());
+    let mut member = Told::joins(&mut head, 7);
+    member.tell(&mut head, vec![ill(1, true)]);
+    assert_eq!(drained_for(&head).len(), 1);
+    // Somebody keeps it: nothing is on it, so that it was told to end at once.
+    head.core.as_head_mut().members.drains.clear();
+    member.tell(&mut head, vec![ill(1, false)]);
+    member.tell(&mut head, vec![ill(1, true)]);
+    assert_eq!(drained_for(&head), [""; 0], "its driver did not tell for a moment");
+    let mut next = World::keeping(1, 4, head.rows.clone());
+    let node = NodeId::new([7; 28]);
+    let before = next.core.as_head_mut().members.restarts_before.get(&node).cloned();
+    assert_eq!(before, Some(BTreeSet::from([("GPU".to_owned(), 1)])));
+    let mut resumed = Told::joins(&mut next, 7);
+    resumed.tell(&mut next, vec![ill(1, true)]);
+    assert_eq!(drained_for(&next), [""; 0], "the next head keeps it as well");
+    resumed.tell(&mut next, Vec::new());
+    resumed.tell(&mut next, vec![ill(1, true)]);
+    assert_eq!(drained_for(&next).len(), 1, "it was well, and is ill again");
 }
