@@ -518,10 +518,16 @@ fn goes_on(head: &RequestHead<'_>) -> bool {
 
 /// Whether whoever asks understands gzip.
 fn takes_gzip(head: &RequestHead<'_>) -> bool {
+    let is_zero = |parameter: &[u8]| {
+        let Some((name, weight)) = std::str::from_utf8(parameter).ok().and_then(|text| text.split_once('=')) else {
+            return false;
+        };
+        name.trim().eq_ignore_ascii_case("q") && weight.trim().parse::<f32>().is_ok_and(|weight| weight <= 0.0)
+    };
     let is_gzip = |coding: &[u8]| {
         let mut parts = coding.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
         let is_named = parts.next().is_some_and(|name| name.eq_ignore_ascii_case(b"gzip"));
-        is_named && !parts.any(|weight| matches!(weight, b"q=0" | b"q=0.0" | b"q=0.00" | b"q=0.000"))
+        is_named && !parts.any(is_zero)
     };
     head.all("accept-encoding").any(|value| value.split(|byte| *byte == b',').any(is_gzip))
 }

@@ -176,12 +176,12 @@ fn what_is_compressed_is_sent_so_to_who_understands() {
         let accepts = if takes.is_empty() { String::new() } else { format!("Accept-Encoding: {takes}\r\n") };
         said(&porch, &format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{accepts}\r\n"))
     };
-    for takes in ["gzip", "deflate, GZIP;q=0.5, br", "gzip ; q=1"] {
+    for takes in ["gzip", "deflate, GZIP;q=0.5, br", "gzip ; q=1", "gzip;Q=0.001", "gzip;q"] {
         let answer = asked("GET", "/packed", takes);
         assert!(answer.ends_with("\r\n\r\nzip") && answer.contains("content-length: 3\r\n"), "{takes}: {answer}");
         assert!(answer.contains("content-encoding: gzip\r\nvary: accept-encoding\r\n"), "{answer}");
     }
-    for takes in ["", "br", "gzip;q=0", "gzip; q=0.0", "xgzip", "identity"] {
+    for takes in ["", "br", "gzip;q=0", "gzip; q=0.0", "gzip;Q=0", "gzip;q=0.", "gzip;q = 0", "xgzip", "identity"] {
         let answer = asked("GET", "/packed", takes);
         assert!(answer.ends_with("\r\n\r\nlong") && !answer.contains("content-encoding"), "{takes}: {answer}");
         assert!(answer.contains("vary: accept-encoding\r\n"), "{answer}");
