@@ -61,6 +61,9 @@ def held(dashboard: Dashboard) -> dict[str, list[Any]]:
     """The bars of the head's node by their names."""
     told = json.loads(dashboard.ask("GET", "/ox/v1/holdings").body)
     assert told["unit"] == "CPU"
+    # Before the page's server has heard of a node there is none.
+    if not told["nodes"]:
+        return {}
     (device,) = told["nodes"][0]["devices"]
     assert device["cores"] == 2
     return {told["names"][bar[5]]: bar for bar in device["bars"]}

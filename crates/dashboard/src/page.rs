@@ -13,6 +13,7 @@
 pub(crate) mod acts;
 pub(crate) mod counts;
 mod cpus;
+mod deadlines;
 pub(crate) mod events;
 mod holdings;
 mod keeper;

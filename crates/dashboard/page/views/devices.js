@@ -58,6 +58,8 @@ export function Devices({ given }) {
   const folded = useFolded(answer, given);
   useKey("f", () => setSpan(null));
   const hasNone = answer?.unit === "CPU";
+  // Where there were devices before, and in a history, only how much of the CPUs was held is drawn.
+  const hasHolders = hasNone && answer.nodes.some((/** @type {any} */ node) => node.cores !== undefined);
   return html`<${Head} title="Devices" count=${overview?.devices?.total ?? null}>
       <${Figures} overview=${overview} />
       <div class="segments" role="group" aria-label="Span">
@@ -67,14 +69,15 @@ export function Devices({ given }) {
       <button type="button" aria-pressed=${follows} onClick=${() => setSpan(follows ? span : null)} title="Follow now (f)">${follows ? "Following" : "Follow"}</button>
     <//>
     <${Band} />
-    ${hasNone && html`<p class="note">No devices on this cluster: nodes are shown with who holds their CPUs instead.</p>`}
+    ${hasNone && html`<p class="note">No devices on this cluster: nodes are shown with ${hasHolders ? "who holds their CPUs" : "how much of their CPUs is held"} instead.</p>`}
+    ${answer?.note && html`<p class="note">${answer.note}</p>`}
     <${Trouble} error=${error} again=${again} />
     ${answer && answer.nodes.length > 0 ? html`<${Timeline} holdings=${answer} span=${span} follows=${follows} until=${Math.max(answer.until_ms, until)} onSpan=${setSpan}
         folded=${folded.set} onFold=${folded.toggle} onSeen=${onSeen} picked=${given.pick?.replace(/^grant:/, "") ?? ""}
         onPick=${(/** @type {any} */ bar) => change({ pick: pickOf(bar[7]) }, true)} />`
       : answer ? html`<${Empty} title="No nodes have joined yet">Start one with <code>oxiray start --address=…</code>; it will appear here.<//>` : !error && html`<p class="soon" role="status">Asking…</p>`}
-    <${Legend} cpu=${hasNone} />
-    <${Twin} span=${span} given=${given} follows=${follows} cpu=${hasNone} />
+    <${Legend} cpu=${hasNone} holders=${hasHolders} />
+    <${Twin} span=${span} given=${given} follows=${follows} cpu=${hasHolders} />
     <${Subject} pick=${given.pick} />`;
 }
 
@@ -120,12 +123,12 @@ function pickOf(key) {
   return /^(task|actor):/.test(key) ? key : `grant:${key}`;
 }
 
-/** @param {{cpu: boolean}} given */
-function Legend({ cpu }) {
+/** @param {{cpu: boolean, holders: boolean}} given */
+function Legend({ cpu, holders }) {
   if (cpu) {
     return html`<ul class="legend" aria-label="Signs">
-      <li><span class="sign held"></span>a task or an actor: as high as its CPUs, coloured by its name</li>
-      <li><span class="sign gap"></span>not known any more</li>
+      <li><span class="sign held"></span>${holders ? "a task or an actor: as high as its CPUs, coloured by its name" : "held: height is the part of the CPUs"}</li>
+      <li><span class="sign gap"></span>${holders ? "not known any more" : "not recorded"}</li>
     </ul>`;
   }
   return html`<ul class="legend" aria-label="Signs">

@@ -31,7 +31,7 @@ pub(crate) const ROUTES: &[Route] = &[
 ];
 
 /// What the request says, where it may change something (ACTS-1).
-async fn said(request: &mut Request) -> Result<Json, Answer> {
+pub(crate) async fn said(request: &mut Request) -> Result<Json, Answer> {
     if request.right != Right::All {
         return Err(text(StatusCode::FORBIDDEN, "Forbidden: this key only reads"));
     }

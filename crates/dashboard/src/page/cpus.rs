@@ -3,17 +3,21 @@
 //! - CPUS-1: stretches of one node that overlap in time lie at different heights, as far as there is room. What a task lends while it
 //!   waits for others is not told: it is drawn as if it had that.
 //! - CPUS-2: of actors that are gone there are at most [`PAST_MAX`], the last ones; of tasks, what the head remembers.
+//! - CPUS-3: the head lists at most [`LISTED_MAX`] actors, those that live first. Where it lists so many that live, one that it does not
+//!   list may live as well, and keeps its CPUs as long as its node lives.
 
 use super::holdings::{Holder, Stretch, Use, WHOLE};
 use super::tables::amount;
 use oxiray_ids::{ActorId, NodeId, WorkerId};
 use oxiray_wire::state::{ActorPhase, ClusterState, TaskKind, TaskRow};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// How many actors that are gone are kept (CPUS-2).
 const PAST_MAX: usize = 2_000;
-/// How many tasks that ended the head remembers: where it has so many, there were others before.
-const TASKS_REMEMBERED: usize = 5_000;
+/// How many actors the head lists when it says how the cluster is (CPUS-3).
+const LISTED_MAX: usize = 1_000;
+/// Where the head remembers more calls that ended, it may have forgotten others: it keeps 5,000 at most, and forgets up to 1,000 at once.
+const REMEMBERED_WHOLE_MAX: usize = 4_000;
 /// How many that overlap are looked at for a place: beyond those there is no room in any case.
 const ABREAST_MAX: usize = 1_024;
 
@@ -39,6 +43,8 @@ pub(crate) struct CpuHolder {
 pub(crate) struct CpuActors {
     open: BTreeMap<(ActorId, NodeId, u32), CpuHolder>,
     past: VecDeque<CpuHolder>,
+    /// Whether more may live than are listed (CPUS-3).
+    is_cut: bool,
 }
 
 impl CpuActors {
@@ -49,7 +55,7 @@ impl CpuActors {
             .iter()
             .filter_map(|row| Some(((row.node?, row.pid?), (row.started_ms, row.worker_id))))
             .collect();
-        let mut there = BTreeMap::new();
+        let mut there = self.unlisted(state);
         for row in state.actors.iter().filter(|row| row.state != ActorPhase::Dead) {
             let cpus = row.resources.as_ref().map_or(0.0, |held| amount(&held.by_name, "CPU"));
             let (Some(node), Some(pid)) = (row.node_id, row.pid) else { continue };
@@ -76,6 +82,25 @@ impl CpuActors {
         self.past.extend(gone.into_values().map(|one| CpuHolder { to_ms: Some(now_ms.max(one.from_ms)), ..one }));
         let surplus = self.past.len().saturating_sub(PAST_MAX);
         self.past.drain(..surplus);
+    }
+
+    /// Takes those that may live though the head does not list them (CPUS-3).
+    fn unlisted(&mut self, state: &ClusterState) -> BTreeMap<(ActorId, NodeId, u32), CpuHolder> {
+        self.is_cut = state.actors.iter().filter(|row| row.state != ActorPhase::Dead).count() >= LISTED_MAX;
+        if !self.is_cut {
+            return BTreeMap::new();
+        }
+        let listed: BTreeSet<ActorId> = state.actors.iter().map(|row| row.actor_id).collect();
+        let living: BTreeSet<NodeId> = state.nodes.iter().filter(|node| node.alive).map(|node| node.node_id).collect();
+        let may_live = |(actor, node, _): &(ActorId, NodeId, u32)| !listed.contains(actor) && living.contains(node);
+        let (unlisted, others) = std::mem::take(&mut self.open).into_iter().partition(|(key, _)| may_live(key));
+        self.open = others;
+        unlisted
+    }
+
+    /// What is missing, for people.
+    pub(crate) fn note(&self) -> Option<String> {
+        self.is_cut.then(|| format!("The CPUs of {LISTED_MAX} actors are told; there may be more actors."))
     }
 
     /// All of them.
@@ -111,18 +136,28 @@ pub(crate) fn holders(tasks: &[TaskRow], actors: &CpuActors) -> Vec<CpuHolder> {
 /// From when on all is known that these rows of tasks tell: from the cluster's begin where the head has forgotten nothing.
 pub(crate) fn begun_ms(tasks: &[TaskRow], cluster_begun_ms: u64) -> u64 {
     let ended = || tasks.iter().map(|row| row.ended_us).filter(|ended_us| *ended_us > 0);
-    if ended().count() < TASKS_REMEMBERED {
+    if ended().count() <= REMEMBERED_WHOLE_MAX {
         return cluster_begun_ms;
     }
     ended().min().unwrap_or_default() / 1_000
 }
 
+/// Holders by their nodes, each with its place among all.
+pub(crate) fn by_node(holders: &[CpuHolder]) -> BTreeMap<NodeId, Vec<(usize, &CpuHolder)>> {
+    let mut found: BTreeMap<NodeId, Vec<(usize, &CpuHolder)>> = BTreeMap::new();
+    for (place, one) in holders.iter().enumerate() {
+        found.entry(one.node).or_default().push((place, one));
+    }
+    found
+}
+
 /// The stretches of a node with so many CPUs, each with the place of its holder as its number (CPUS-1).
-pub(crate) fn stretches(holders: &[CpuHolder], node: NodeId, cpus: f64) -> Vec<Stretch> {
-    let of_node = holders.iter().enumerate().filter(|(_, one)| one.node == node && cpus > 0.0);
+pub(crate) fn stretches(of_node: &[(usize, &CpuHolder)], cpus: f64) -> Vec<Stretch> {
     let mut all: Vec<Stretch> = of_node
+        .iter()
+        .filter(|_| cpus > 0.0)
         .map(|(place, one)| Stretch {
-            number: place as u64,
+            number: *place as u64,
             from_ms: one.from_ms,
             to_ms: one.to_ms,
             used: Use::Held,
@@ -197,7 +232,7 @@ mod tests {
             elsewhere,
         ];
         let holders = holders(&rows, &CpuActors::default());
-        let told: Vec<_> = stretches(&holders, NODE, 4.0)
+        let told: Vec<_> = stretches(&by_node(&holders)[&NODE], 4.0)
             .into_iter()
             .map(|one| (one.holder.name.to_string(), one.from_ms, one.to_ms, one.offset, one.share))
             .collect();
@@ -245,18 +280,57 @@ mod tests {
     }
 
     #[test]
+    fn an_actor_that_is_beyond_what_the_head_lists_keeps_its_cpus() {
+        use oxiray_wire::state::NodeRow;
+        let row = |number: u32| {
+            let mut id = [0; 16];
+            id[..4].copy_from_slice(&number.to_be_bytes());
+            ActorRow {
+                actor_id: ActorId::new(id),
+                node_id: Some(NODE),
+                pid: Some(number),
+                resources: Some(cpus(0.5)),
+                state: ActorPhase::Alive,
+                ..ActorRow::default()
+            }
+        };
+        let state = |numbers: std::ops::Range<u32>, alive| ClusterState {
+            actors: numbers.map(row).collect(),
+            nodes: vec![NodeRow { node_id: NODE, alive, ..NodeRow::default() }],
+            ..ClusterState::default()
+        };
+        let mut actors = CpuActors::default();
+        let held = |actors: &CpuActors| (actors.open.len(), actors.past.len(), actors.note().is_some());
+        let most = LISTED_MAX as u32;
+        actors.look(&state(0..most - 1, true), 100);
+        assert_eq!(held(&actors), (LISTED_MAX - 1, 0, false));
+        // Others come before the first ten, which are not listed any more.
+        actors.look(&state(10..most + 10, true), 200);
+        assert_eq!(held(&actors), (LISTED_MAX + 10, 0, true));
+        let mut moved = state(10..most + 10, true);
+        moved.actors[0].pid = Some(9);
+        actors.look(&moved, 300);
+        assert_eq!(held(&actors), (LISTED_MAX + 10, 1, true), "one that is listed is where the list says");
+        actors.look(&state(10..most + 10, false), 400);
+        assert_eq!(held(&actors), (LISTED_MAX, 12, true), "their node is gone");
+        actors.look(&state(20..30, true), 500);
+        assert_eq!((actors.open.len(), actors.note()), (10, None));
+    }
+
+    #[test]
     fn what_the_head_has_forgotten_is_not_known() {
         let few: Vec<TaskRow> = (1..10).map(|at| task("f", 1.0, at, at + 1)).collect();
         assert_eq!(begun_ms(&few, 3), 3);
-        let many: Vec<TaskRow> = (0..TASKS_REMEMBERED as u64).map(|at| task("f", 1.0, 100 + at, 101 + at)).collect();
-        assert_eq!(begun_ms(&many, 3), 101);
+        let many = |count: usize| (0..count as u64).map(|at| task("f", 1.0, 100 + at, 101 + at)).collect::<Vec<_>>();
+        assert_eq!(begun_ms(&many(REMEMBERED_WHOLE_MAX), 3), 3);
+        assert_eq!(begun_ms(&many(REMEMBERED_WHOLE_MAX + 1), 3), 101);
     }
 
     #[test]
     fn a_great_many_at_once_are_placed_in_bounded_time() {
         let rows: Vec<TaskRow> = (1..=5 * ABREAST_MAX as u64).map(|at| task("f", 1.0, at, 0)).collect();
         let holders = holders(&rows, &CpuActors::default());
-        let all = stretches(&holders, NODE, 4.0);
+        let all = stretches(&by_node(&holders)[&NODE], 4.0);
         assert_eq!(all.len(), rows.len());
         assert!(all[..4].iter().map(|one| one.offset).eq([0, 2_500, 5_000, 7_500]));
         assert!(all.iter().all(|one| one.offset + one.share <= WHOLE));

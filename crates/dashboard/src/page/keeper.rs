@@ -178,6 +178,13 @@ impl Page {
         (Watching(Rc::clone(self)), self.changes.subscribe())
     }
 
+    /// The list that the head told last where it was asked so, however old it is.
+    pub(crate) fn kept(&self, asked: &StateQuery) -> Option<Rc<StateReport>> {
+        let place = self.lists.borrow().get(&format!("{asked:?}")).cloned()?;
+        let known = place.try_lock().ok()?;
+        known.as_ref().map(|(.., report)| Rc::clone(report))
+    }
+
     /// A list of the head that is no older than this, or than its answer is worth. Those who want the same at once ask once.
     ///
     /// # Errors

@@ -56,7 +56,7 @@ pub(crate) fn nodes(tables: &Tables) -> Vec<Row> {
         let told = json!({
             "name": name(node), "address": node.address, "hostname": node.hostname, "state": node_state(node), "head": node.head,
             "labels": node.labels, "resources": node.resources, "available": node.available, "death": node.death,
-            "draining": node.draining.as_ref().map(|draining| &draining.words), "drain_deadline_ms": deadline_ms(node, tables.until_ms),
+            "draining": node.draining.as_ref().map(|draining| &draining.words), "drain_deadline_ms": tables.deadlines.of(node.node_id),
             "store_used": node.store_used,
             "devices": small(of_nodes.get(&node.node_id).map_or(&[], Vec::as_slice)), "started_ms": life.started_ms, "ended_ms": life.ended_ms,
             "node_id": node.node_id.to_string(), "store_size": (store > 0.0).then_some(store),
@@ -67,12 +67,6 @@ pub(crate) fn nodes(tables: &Tables) -> Vec<Row> {
         Row::new(u64::MAX - place as u64, node.node_id.to_string(), cells)
     };
     tables.state.nodes.iter().enumerate().map(row).collect()
-}
-
-/// When a node that is drained ends at the latest, to the second.
-fn deadline_ms(node: &NodeRow, now_ms: u64) -> Option<u64> {
-    let seconds = node.draining.as_ref()?.deadline_s?;
-    Some(now_ms.saturating_add((seconds.max(0.0) * 1_000.0) as u64).next_multiple_of(1_000))
 }
 
 /// Adds cells to others.
@@ -138,12 +132,10 @@ pub(crate) fn grant(key: &DeviceKey, one: &Stretch, names: &Names) -> Row {
 /// Who held CPUs between two moments, in the place of parts of devices.
 pub(crate) fn cpu_grants(tables: &Tables, holders: &[CpuHolder], (from_ms, to_ms): (u64, u64)) -> Vec<Row> {
     let is_between = |one: &&CpuHolder| one.from_ms <= to_ms && one.to_ms.is_none_or(|to| to >= from_ms);
-    let whole = |node: NodeId| {
-        let row = tables.state.nodes.iter().find(|row| row.node_id == node);
-        row.map_or(0.0, |row| amount(&row.resources, "CPU"))
-    };
+    let sizes: BTreeMap<NodeId, f64> =
+        tables.state.nodes.iter().map(|row| (row.node_id, amount(&row.resources, "CPU"))).collect();
     let row = |one: &CpuHolder| {
-        let (whole, holder) = (whole(one.node), &one.holder);
+        let (whole, holder) = (sizes.get(&one.node).copied().unwrap_or_default(), &one.holder);
         let cells = json!({
             "device": one.node.to_string(), "label": "CPU", "node_id": one.node.to_string(), "node_name": tables.names.of(one.node),
             "name": &*holder.name, "reason": null, "state": "held", "share": if whole > 0.0 { (one.cpus / whole).min(1.0) } else { 0.0 },
@@ -409,13 +401,47 @@ mod tests {
     fn a_node_that_is_drained_has_the_moment_at_which_it_ends() {
         use oxiray_wire::state::DrainState;
         let draining = |deadline_s| Some(DrainState { deadline_s, ..DrainState::default() });
-        let of = |draining| NodeRow { alive: true, draining, ..NodeRow::default() };
         let mut tables = Tables::default();
-        let nodes = vec![of(draining(Some(89.7))), of(draining(None)), of(None)];
-        tables.look(ClusterState { nodes, ..ClusterState::default() }, 10_100);
-        let told: Vec<Option<u64>> =
-            super::nodes(&tables).iter().map(|row| row.cells["drain_deadline_ms"].as_u64()).collect();
-        assert_eq!(told, [Some(100_000), None, None]);
+        let mut told_at = |deadlines: [Option<f64>; 2], now_ms| -> Vec<Option<u64>> {
+            let of = |(number, draining)| NodeRow {
+                node_id: NodeId::new([number; 28]),
+                alive: true,
+                draining,
+                ..NodeRow::default()
+            };
+            let drained = deadlines.map(draining);
+            let nodes = (1..).zip(drained.into_iter().chain([None])).map(of).collect();
+            tables.look(ClusterState { nodes, ..ClusterState::default() }, now_ms);
+            super::nodes(&tables).iter().map(|row| row.cells["drain_deadline_ms"].as_u64()).collect()
+        };
+        assert_eq!(told_at([Some(89.7), None], 10_100), [Some(100_000), None, None]);
+        assert_eq!(told_at([Some(89.0), None], 11_010), [Some(100_000), None, None], "it is the same moment");
+        assert_eq!(told_at([Some(99.0), None], 11_010), [Some(111_000), None, None], "it is another one");
+        assert_eq!(told_at([None, Some(1e16)], 12_000), [None; 3], "no reader's clock goes so far");
+        assert_eq!(told_at([Some(f64::MAX), Some(f64::NAN)], u64::MAX), [None; 3]);
+    }
+
+    #[test]
+    fn holders_of_cpus_have_their_parts_of_their_nodes() {
+        let mut tables = Tables::default();
+        let node = |number: u8, cpus: f64| NodeRow {
+            node_id: NodeId::new([number; 28]),
+            resources: BTreeMap::from([("CPU".into(), cpus)]),
+            ..NodeRow::default()
+        };
+        tables.look(ClusterState { nodes: vec![node(1, 4.0), node(2, 8.0)], ..ClusterState::default() }, 1);
+        let holder = |number: u8, to_ms| CpuHolder {
+            key: number.to_string(),
+            node: NodeId::new([number; 28]),
+            cpus: 2.0,
+            from_ms: 10,
+            to_ms,
+            holder: super::super::holdings::Holder::default(),
+        };
+        let rows =
+            cpu_grants(&tables, &[holder(1, None), holder(2, None), holder(3, None), holder(1, Some(20))], (30, 40));
+        let told: Vec<_> = rows.iter().map(|row| (row.key.as_str(), row.cells["share"].as_f64())).collect();
+        assert_eq!(told, [("1", Some(0.5)), ("2", Some(0.25)), ("3", Some(0.0))]);
     }
 
     #[test]

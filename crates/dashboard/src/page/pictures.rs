@@ -1,6 +1,6 @@
 //! The picture of devices over time, charts, and the cluster in short (pure).
 
-use super::cpus::{CpuHolder, stretches as stretches_of_cpus};
+use super::cpus::{self, CpuHolder};
 use super::holdings::{Device, DeviceKey, Stretch, Use, WHOLE};
 use super::lists::node_state;
 use super::merging::{Bar, Part, Window, bars};
@@ -78,12 +78,15 @@ pub(crate) fn holdings(tables: &Tables, window: Window, part: Part) -> Json {
         nodes_with_devices(tables, &nodes.collect::<Vec<_>>(), (window, part), &mut legend)
     };
     let holdings = &tables.holdings;
-    let gaps: Vec<(u64, u64)> =
-        holdings.gaps().filter(|(from, to)| *from <= window.to_ms && *to >= window.from_ms).collect();
     json!({
         "unit": if is_by_cpu { "CPU" } else { "device" }, "from": window.from_ms, "to": window.to_ms, "begun_ms": holdings.begun_ms(),
-        "until_ms": holdings.until_ms(), "gaps": gaps, "names": legend.names, "nodes": nodes,
+        "until_ms": holdings.until_ms(), "gaps": gaps(tables, window), "names": legend.names, "nodes": nodes,
     })
+}
+
+/// The stretches of a window of which nothing is known.
+fn gaps(tables: &Tables, window: Window) -> Vec<(u64, u64)> {
+    tables.holdings.gaps().filter(|(from, to)| *from <= window.to_ms && *to >= window.from_ms).collect()
 }
 
 /// Who held how many CPUs of which node between two moments, for a cluster without devices: each node is one row, as high as it has
@@ -95,12 +98,13 @@ pub(crate) fn cpu_holdings(
     (window, part): (Window, Part),
 ) -> Json {
     let nodes: Vec<&NodeRow> = tables.state.nodes.iter().filter(|node| node.alive).collect();
-    let of_part: BTreeMap<NodeId, Vec<Stretch>> = nodes
-        .iter()
-        .skip(part.first)
-        .take(part.count)
-        .map(|node| (node.node_id, stretches_of_cpus(holders, node.node_id, amount(&node.resources, "CPU"))))
-        .collect();
+    let of_nodes = cpus::by_node(holders);
+    let stretches = |node: &&NodeRow| {
+        let of_node = of_nodes.get(&node.node_id).map_or(&[][..], Vec::as_slice);
+        (node.node_id, cpus::stretches(of_node, amount(&node.resources, "CPU")))
+    };
+    let of_part: BTreeMap<NodeId, Vec<Stretch>> =
+        nodes.iter().skip(part.first).take(part.count).map(stretches).collect();
     let window = part
         .coarsened(window, |window| of_part.values().map(|all| bars(all.iter(), window, tables.until_ms).len()).sum());
     let mut legend = Legend::default();
@@ -123,7 +127,8 @@ pub(crate) fn cpu_holdings(
     };
     let told: Vec<Json> = nodes.iter().enumerate().map(row).collect();
     json!({
-        "unit": "CPU", "from": window.from_ms, "to": window.to_ms, "begun_ms": begun_ms, "until_ms": tables.until_ms, "gaps": [],
+        "unit": "CPU", "from": window.from_ms, "to": window.to_ms, "begun_ms": begun_ms, "until_ms": tables.until_ms,
+        "gaps": gaps(tables, window),
         "names": legend.names, "nodes": told,
     })
 }
@@ -349,6 +354,8 @@ mod tests {
     #[test]
     fn who_holds_cpus_is_a_bar_with_a_key_as_high_as_its_part() {
         let mut tables = Tables::default();
+        tables.record(&ChronicleBatch::default(), 11_000);
+        tables.record(&ChronicleBatch { is_fresh: true, ..ChronicleBatch::default() }, 13_000);
         look(&mut tables, 4.0, 20_000);
         let holder = |key: &str, cpus, to_ms| CpuHolder {
             key: key.into(),
@@ -369,6 +376,7 @@ mod tests {
             (&told["unit"], &told["begun_ms"], &told["until_ms"]),
             (&json!("CPU"), &json!(5_000), &json!(20_000))
         );
+        assert_eq!(told["gaps"], json!([[11_000, 13_000]]));
         let none = cpu_holdings(&tables, &holders, 5_000, (window, Part::of(1, 1)));
         assert_eq!((&none["nodes"][0]["devices"], &none["nodes"][0]["cores"]), (&Json::Null, &json!(4.0)));
     }

@@ -1,6 +1,7 @@
 //! All that is kept for the page (pure).
 
 use super::cpus::CpuActors;
+use super::deadlines::Deadlines;
 use super::events::Events;
 use super::holdings::{Device, DeviceKey, Holdings, Use, WHOLE};
 use super::machines::{Machines, in_use};
@@ -103,6 +104,8 @@ pub(crate) struct Tables {
     pub(crate) machines: Machines,
     /// Which actors have CPUs.
     pub(crate) cpu_actors: CpuActors,
+    /// When nodes that are drained end.
+    pub(crate) deadlines: Deadlines,
     heard: Heard,
     point_ms: u64,
     sequence: u64,
@@ -212,6 +215,7 @@ impl Tables {
             self.holdings.know_until(now_ms);
         }
         self.cpu_actors.look(&state, now_ms);
+        self.deadlines.look(&state.nodes, now_ms);
         let has_point = self.has_point(now_ms);
         if has_point {
             self.point_ms = now_ms;
@@ -316,6 +320,15 @@ impl Tables {
             shown.extend(keys.into_iter().map(|key| self.shown(rows.get(&key).copied(), key)));
         }
         shown
+    }
+
+    /// Whether it is known that no node has a device, and none is known to have had one.
+    pub(crate) fn is_without_devices(&self) -> bool {
+        let offers = |node: &NodeRow| {
+            node.alive && node.resources.iter().any(|(name, count)| *count > 0.0 && device_resource(name).is_some())
+        };
+        let is_known = self.until_ms > 0 && self.state.devices.is_empty();
+        is_known && self.holdings.devices().next().is_none() && !self.state.nodes.iter().any(offers)
     }
 
     fn shown<'state>(&self, row: Option<&'state DeviceRow>, key: DeviceKey) -> Shown<'state> {
@@ -446,6 +459,22 @@ mod tests {
             .map(|one| (one.key.node.as_bytes()[0], one.key.slot, one.state, one.held))
             .collect();
         assert_eq!(told, [(1, 0, "quarantined", 0.0), (1, 1, "free", 0.0), (2, 0, "held", 0.5)]);
+    }
+
+    #[test]
+    fn a_cluster_is_without_devices_where_it_is_known_that_there_were_none() {
+        let mut tables = Tables::default();
+        assert!(!tables.is_without_devices(), "nothing is known yet");
+        let state = |devices| ClusterState { nodes: vec![node(1, 0.0), node(2, devices)], ..ClusterState::default() };
+        tables.look(state(0.0), 1_000);
+        assert!(tables.is_without_devices());
+        tables.look(state(1.0), 2_000);
+        assert!(!tables.is_without_devices());
+        let gone = NodeRow { alive: false, ..node(2, 1.0) };
+        tables.look(ClusterState { nodes: vec![node(1, 0.0), gone], ..ClusterState::default() }, 3_000);
+        assert!(tables.is_without_devices(), "nobody held any");
+        tables.record(&batch(1, vec![granted(1, 2, 0)]), 3_000);
+        assert!(!tables.is_without_devices(), "who held one is still to be seen");
     }
 
     #[test]

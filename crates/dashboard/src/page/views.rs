@@ -1,5 +1,6 @@
 //! What the page's views ask ([the contract](../../../../docs/formats/page.md)).
 
+use super::acts::said;
 use super::events::level;
 use super::keeper::{Page, now_ms};
 use super::merging::{Part, Window};
@@ -8,16 +9,17 @@ use super::rows::{Asked, Row, listed, listed_unread};
 use super::tables::Tables as PageTables;
 use super::{counts, cpus, lists, pictures};
 use crate::answer::{Answer, json, pieces, text, unanswered};
-use crate::page_api::body;
 use crate::routes::{Request, Route, Site, route};
 use bytes::Bytes;
 use http::StatusCode;
-use oxiray_ids::{JobId, NodeId};
+use oxiray_ids::{JobId, NodeId, TaskId};
 use oxiray_network::porch::Right;
+use oxiray_state::state_name;
 use oxiray_visitor::{VisitError, json as state_json};
-use oxiray_wire::message::{StateFilter, StateQuery, StateReport, SubmissionAction, SubmissionAsked};
+use oxiray_wire::message::{StateFilter, StateQuery, StateReport, SubmissionAction, SubmissionAsked, TaskStage};
 use oxiray_wire::state::{AttemptCount, Severity, StateKind, Tables, TaskRow};
 use serde_json::{Value as Json, json};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -28,6 +30,10 @@ const KEPT_AGE: Duration = Duration::from_millis(500);
 const COLLECTED_AGE: Duration = Duration::from_millis(1_500);
 /// How many rows the head is asked for.
 const STATE_ROWS_MAX: u32 = 10_000;
+/// How far tasks are that did not begin.
+const WAITING: [TaskStage; 3] = [TaskStage::WaitsForArguments, TaskStage::WaitsForWorker, TaskStage::Sent];
+/// A task of an actor, and one of none: the same stage has a name for each.
+const OF_BOTH_KINDS: [TaskId; 2] = [TaskId::new([0; 24]), TaskId::new([0xff; 24])];
 /// The most pixels of a picture.
 const PIXELS_MAX: u32 = 4_000;
 /// The shortest time between two lines of a stream.
@@ -101,26 +107,49 @@ async fn holdings(site: Rc<Site>, request: Request) -> Answer {
         Ok(asked) => asked,
         Err(said) => return wrong(said),
     };
-    if site.page.read(|tables| !tables.devices().is_empty()) {
+    if !site.page.read(PageTables::is_without_devices) {
         return reply(&request, &site.page.read(|tables| pictures::holdings(tables, window, part)));
     }
-    match all_tasks(&site).await {
+    match begun_tasks(&site).await {
         Ok(report) => reply(
             &request,
             &site.page.read(|tables| {
                 let tasks = tasks_of(&report);
                 let holders = cpus::holders(tasks, &tables.cpu_actors);
-                pictures::cpu_holdings(tables, &holders, cpus::begun_ms(tasks, tables.begun_ms()), (window, part))
+                let begun_ms = cpus::begun_ms(tasks, tables.begun_ms());
+                let mut told = pictures::cpu_holdings(tables, &holders, begun_ms, (window, part));
+                told["note"] = note_of_cpus(&report, tables).into();
+                told
             }),
         ),
         Err(error) => unanswered(&error),
     }
 }
 
-/// All tasks that are known, as the list of them that is not narrowed has them.
-async fn all_tasks(site: &Site) -> Result<Rc<StateReport>, VisitError> {
-    let asked = state_query(StateKind::Tasks, &Asked::default(), &[]);
-    site.page.list(&site.daemon, asked, COLLECTED_AGE).await
+/// What the head is asked for the tasks that began. Those of actors are among them: the head forgets ended calls of all kinds
+/// together, and whether it did is seen from how many there are.
+fn begun_query() -> StateQuery {
+    let names = |stage: TaskStage| OF_BOTH_KINDS.map(|task| state_name(task, stage));
+    let waiting: BTreeSet<&str> = WAITING.into_iter().flat_map(names).collect();
+    let not = |state: &str| StateFilter { key: "state".into(), differs: true, value: state.into() };
+    let filters = waiting.into_iter().map(not).collect();
+    StateQuery { filters, ..state_query(StateKind::Tasks, &Asked::default(), &[]) }
+}
+
+/// The tasks that began; while the head does not answer, those of its last answer.
+async fn begun_tasks(site: &Site) -> Result<Rc<StateReport>, VisitError> {
+    let asked = begun_query();
+    let told = site.page.list(&site.daemon, asked.clone(), COLLECTED_AGE).await;
+    told.or_else(|error| site.page.kept(&asked).ok_or(error))
+}
+
+/// What is missing of who held CPUs, for people.
+fn note_of_cpus(report: &StateReport, tables: &PageTables) -> Option<String> {
+    let cut = (report.total > STATE_ROWS_MAX.into())
+        .then(|| format!("{} tasks began; {STATE_ROWS_MAX} of them are looked at.", report.total));
+    let missing = Some(report.missing.clone()).filter(|text| !text.is_empty());
+    let said: Vec<String> = cut.into_iter().chain(missing).chain(tables.cpu_actors.note()).collect();
+    (!said.is_empty()).then(|| said.join(" "))
 }
 
 fn tasks_of(report: &StateReport) -> &[TaskRow] {
@@ -129,14 +158,17 @@ fn tasks_of(report: &StateReport) -> &[TaskRow] {
 
 /// Who held parts of devices; or CPUs, where there are no devices.
 async fn grants(site: &Site, asked: &mut Asked) -> Result<(Vec<Row>, Option<String>), Answer> {
-    if site.page.read(|tables| !tables.devices().is_empty()) {
+    let is_of_device = asked.key().is_some_and(|key| key.parse::<u64>().is_ok());
+    if is_of_device || !site.page.read(PageTables::is_without_devices) {
         return site.page.read(|tables| grant_rows(tables, asked)).map_err(wrong);
     }
     let span = span(asked).map_err(wrong)?;
-    let report = all_tasks(site).await.map_err(|error| unanswered(&error))?;
-    let holders =
-        |tables: &PageTables| lists::cpu_grants(tables, &cpus::holders(tasks_of(&report), &tables.cpu_actors), span);
-    Ok((site.page.read(holders), note_of(&report)))
+    let report = begun_tasks(site).await.map_err(|error| unanswered(&error))?;
+    let told = |tables: &PageTables| {
+        let holders = cpus::holders(tasks_of(&report), &tables.cpu_actors);
+        (lists::cpu_grants(tables, &holders, span), note_of_cpus(&report, tables))
+    };
+    Ok(site.page.read(told))
 }
 
 async fn series(site: Rc<Site>, request: Request) -> Answer {
@@ -413,10 +445,7 @@ async fn delete_job(site: Rc<Site>, request: Request) -> Answer {
 }
 
 async fn done(site: Rc<Site>, mut request: Request, action: SubmissionAction) -> Answer {
-    if request.right != Right::All {
-        return text(StatusCode::FORBIDDEN, "Forbidden: this key only reads");
-    }
-    if let Err(answer) = body(&mut request).await {
+    if let Err(answer) = said(&mut request).await {
         return answer;
     }
     let id = request.named.first().cloned().unwrap_or_default();
@@ -437,6 +466,28 @@ mod tests {
         assert_eq!(whole_characters(&text[..3]), 2);
         assert_eq!(whole_characters(&text[2..3]), 1, "alone it is told as it is, so that reading goes on");
         assert_eq!(whole_characters(&[b'a', 0xff, b'b']), 3);
+    }
+
+    #[test]
+    fn who_holds_cpus_is_asked_for_without_what_waits() {
+        let [of_actor, of_none] = OF_BOTH_KINDS;
+        let row = |stage| TaskRow { task_id: of_none, stage, ..TaskRow::default() };
+        let stages = [
+            TaskStage::WaitsForArguments,
+            TaskStage::WaitsForWorker,
+            TaskStage::Sent,
+            TaskStage::Runs,
+            TaskStage::Finished,
+            TaskStage::Failed,
+        ];
+        let of_actor = TaskRow { task_id: of_actor, ..row(TaskStage::Sent) };
+        let rows = stages.map(row).into_iter().chain([of_actor]).collect();
+        let report = oxiray_state::list(&begun_query(), rows).expect("an answer");
+        let told: Vec<TaskStage> = tasks_of(&report).iter().map(|row| row.stage).collect();
+        assert_eq!(told, [TaskStage::Runs, TaskStage::Finished, TaskStage::Failed]);
+        let report = StateReport { total: 10_001, missing: "one is silent".into(), ..report };
+        let note = note_of_cpus(&report, &PageTables::default()).unwrap_or_default();
+        assert_eq!(note, "10001 tasks began; 10000 of them are looked at. one is silent");
     }
 
     #[test]
