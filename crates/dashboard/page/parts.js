@@ -126,10 +126,10 @@ export function Sheet({ title, kind, onClose, children }) {
 }
 
 /**
- * A button that asks once more before it acts, and says what came of it.
- * @param {{label: string, question: string, detail?: string, act: () => Promise<any>, done?: () => void, disabled?: boolean, title?: string, children?: any}} given
+ * A button that asks once more before it acts, and says what came of it; `dismiss` is what the button says that does nothing.
+ * @param {{label: string, question: string, detail?: string, dismiss?: string, act: () => Promise<any>, done?: () => void, disabled?: boolean, title?: string, children?: any}} given
  */
-export function Confirmed({ label, question, detail, act, done, disabled, title, children }) {
+export function Confirmed({ label, question, detail, dismiss = "Keep it", act, done, disabled, title, children }) {
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
   const [state, setState] = useState({ busy: false, error: "" });
   const onSure = async () => {
@@ -150,7 +150,7 @@ export function Confirmed({ label, question, detail, act, done, disabled, title,
       ${children}
       ${state.error && html`<p class="trouble" role="alert">${state.error}</p>`}
       <div class="answers">
-        <button type="button" onClick=${() => dialog.current?.close()}>Keep it</button>
+        <button type="button" onClick=${() => dialog.current?.close()}>${dismiss}</button>
         <button type="button" class="risky filled" disabled=${state.busy} onClick=${onSure}>${state.busy ? "…" : label}</button>
       </div>
     </dialog>`;

@@ -121,6 +121,26 @@ def test_ranks_of_a_run_are_groups_that_came_after_each_other(called: Any) -> No
     assert told == [{"ranks": [1], "text": "load"}, {"ranks": [0, 2], "text": "wait"}]
 
 
+def test_devices_of_ranks_are_asked_for_as_long_as_their_group_ran(called: Any) -> None:
+    running, ended = "{started_ms: 5, ended_ms: 0}", "{started_ms: 7, ended_ms: 40}, {started_ms: 0, ended_ms: 9}"
+    spans = called("views/ranks.js", f"[undefined, [{running}, {ended}], [{ended}]].map(m.spanOf)")
+    assert spans == [{"from": 8.64e15}, {"from": 8.64e15}, {"from": 7, "to": 40}]
+    notes = called("views/ranks.js", "[null, {total: 1, rows: [1], next: null, note: null}, {total: 900, rows: [1, 2], next: 'x', note: 'One is silent.'}].map((one) => m.noteOf(one, 'calls'))")
+    assert notes == ["", "", "There are 900 calls; the newest 2 are looked at. One is silent."]
+
+
+def test_a_deadline_that_cannot_be_read_is_not_taken_as_none(called: Any) -> None:
+    fields = "[['', false], ['2.5', false], ['', true], ['0', false], ['-1', false], ['10000001', false]]"
+    told = called("views/acts.js", f"{fields}.map(([value, badInput]) => {{ try {{ return m.secondsOf({{ value, validity: {{ badInput }} }}) ?? null; }} catch (error) {{ return error.message; }} }})")
+    assert told[:2] == [None, 150]
+    assert all("no number of minutes above 0 and up to 10,000,000" in said for said in told[2:])
+
+
+def test_to_leave_a_draining_node_alone_is_not_to_keep_it(called: Any) -> None:
+    acts = called("views/acts.js", "['DRAINING', 'DEAD'].map((state) => m.ofNode({ state, key: 'n', name: 'n' }).map((act) => [act.path, act.label, act.dismiss]))")
+    assert acts == [[["nodes/n/keep", "Stop draining", "Let it drain"]], []]
+
+
 def test_rows_of_cpus_are_as_high_as_there_are_cores(called: Any) -> None:
     node = "{{id: 'a', name: 'a', state: 'ALIVE', count: 1, measured: 0, cores: {cores}, devices: {devices}}}"
     device = "[{{key: 'a', label: '', state: 'held', reason: null, use: [], bars: [], cores: {cores}}}]"
@@ -133,7 +153,7 @@ def test_rows_of_cpus_are_as_high_as_there_are_cores(called: Any) -> None:
 
 
 def test_a_clock_is_told_as_far_as_it_is_known(called: Any) -> None:
-    assert called("views/nodes.js", "[null, -900, 1999, 12_400, -61_000].map(m.clockText)") == ["", "within 2 s", "within 2 s", "12 s ahead", "1 min 01 s behind"]
+    assert called("views/nodes.js", "[null, -900, 6999, 12_400, -61_000].map(m.clockText)") == ["", "within 7 s", "within 7 s", "12 s ahead", "1 min 01 s behind"]
 
 
 PROFILED = """[{pid: 7, name: 'f', note: '', stacks: [

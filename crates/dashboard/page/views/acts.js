@@ -13,6 +13,7 @@ import { Confirmed } from "../parts.js";
  * @property {string} label
  * @property {string} question
  * @property {string} detail
+ * @property {string} [dismiss] what the button says that does nothing
  * @property {string} path below ox/v1/
  * @property {string} told what is said when it is done
  * @property {boolean} [hasDeadline] whether one may say by when
@@ -40,19 +41,19 @@ function killOf(id, name) {
 /** @param {any} row of a device @returns {Act[]} */
 function ofDevice(row) {
   const path = `devices/${row.key.split("/").map(part).join("/")}`;
-  const check = { label: "Check", question: `Check ${row.label}?`, path: `${path}/check`, told: "It is being checked.", detail: "Its driver is asked to compute on it. If it does not pass, it stays out of service." };
+  const check = { label: "Check", question: `Check ${row.label}?`, path: `${path}/check`, told: "It is being checked.", dismiss: "Not now", detail: "Its driver is asked to compute on it. If it does not pass, it stays out of service." };
   if (row.state === "quarantined") {
-    return [{ label: "Put back", question: `Put ${row.label} back into service?`, path: `${path}/undrain`, told: "It is put back when it has passed a check.", detail: "It is checked first. If it does not pass, it stays out of service." }, check];
+    return [{ label: "Put back", question: `Put ${row.label} back into service?`, path: `${path}/undrain`, told: "It is put back when it has passed a check.", dismiss: "Leave it out", detail: "It is checked first. If it does not pass, it stays out of service." }, check];
   }
   const drain = { label: "Drain", question: `Drain ${row.label}?`, path: `${path}/drain`, told: "It is given to nobody any more.", detail: "It is given to nobody any more; whoever holds it keeps it. Afterwards you can put it back." };
   return row.state === "free" ? [drain, check] : [drain];
 }
 
 /** @param {any} row of a node @returns {Act[]} */
-function ofNode(row) {
+export function ofNode(row) {
   if (row.state === "DEAD") return [];
   const path = `nodes/${part(row.key)}`;
-  if (row.state === "DRAINING") return [{ label: "Keep", question: `Keep the node ${row.name}?`, path: `${path}/keep`, told: "It is not drained any more.", detail: "The drain is cancelled: the node stays, and gets work again." }];
+  if (row.state === "DRAINING") return [{ label: "Stop draining", question: `Stop draining the node ${row.name}?`, path: `${path}/keep`, told: "It is not drained any more.", dismiss: "Let it drain", detail: "The drain is cancelled: the node stays, and gets work again." }];
   return [{
     label: "Drain", question: `Drain the node ${row.name}?`, path: `${path}/drain`, told: "It is being drained.", hasDeadline: true,
     detail: "No new work is placed there. Objects move to other nodes, and the node ends when it is empty, or at the deadline; what runs there then runs again elsewhere.",
@@ -73,13 +74,29 @@ function Buttons({ acts }) {
 function Button({ one, why, onDone }) {
   const minutes = useRef(/** @type {HTMLInputElement | null} */ (null));
   const run = async () => {
-    const given = minutes.current?.value ? Number(minutes.current.value) * 60 : undefined;
+    const given = secondsOf(minutes.current);
     const answer = await act(one.path, given === undefined ? {} : { seconds: given });
     onDone(`${one.told}${left(answer.left)}`);
   };
-  return html`<${Confirmed} label=${one.label} question=${one.question} detail=${one.detail} disabled=${Boolean(why)} title=${why} act=${run}>
+  return html`<${Confirmed} label=${one.label} question=${one.question} detail=${one.detail} dismiss=${one.dismiss} disabled=${Boolean(why)} title=${why} act=${run}>
     ${one.hasDeadline && html`<label class="choice"><span>Minutes until it ends at the latest; empty: none</span><input ref=${minutes} class="minutes" type="number" min="0" step="any" inputmode="decimal" /></label>`}
   <//>`;
+}
+
+/** The longest time until a node ends, in minutes. */
+const MINUTES_MAX = 1e7;
+
+/**
+ * The seconds until a node ends at the latest, of what is in a field for minutes; nothing where that is empty.
+ * @param {{value: string, validity: {badInput: boolean}} | null} field
+ * @returns {number | undefined}
+ */
+export function secondsOf(field) {
+  // A browser gives an empty value for what it cannot read as a number.
+  if (!field || (field.value === "" && !field.validity.badInput)) return undefined;
+  const minutes = Number(field.value);
+  if (field.validity.badInput || !(minutes > 0 && minutes <= MINUTES_MAX)) throw new Error(`That is no number of minutes above 0 and up to ${number(MINUTES_MAX)}. Leave the field empty where it may take as long as it takes.`);
+  return minutes * 60;
 }
 
 /** What is still on a node. @param {Record<string, number> | null | undefined} counts */

@@ -11,7 +11,10 @@ import { link } from "../place.js";
 import { Badge, Moment, Trouble } from "../parts.js";
 
 const COLUMNS = "name,state,created_ms,started_ms,ended_ms,error,message,node_id,node_name,worker_id,pid,actor_id";
+/** The most rows of an answer. */
 const ROWS_MAX = 500;
+/** From there on there is only what still lasts. */
+const END_OF_TIME_MS = 8.64e15;
 /** How many processes are asked for their stacks at once. */
 const ASKED_AT_ONCE = 4;
 
@@ -69,17 +72,34 @@ function reason(rank) {
   return lines[lines.length - 1] || rank.error || "it failed";
 }
 
-/** @param {any} run the row of a run @returns {{groups: Rank[][], error: Refusal | null, again: () => void}} */
+/** @param {any} run the row of a run @returns {{groups: Rank[][], note: string, error: Refusal | null, again: () => void}} */
 export function useGroups(run) {
   const asked = { job_id: run.job_id, search: `${run.name}: rank `, columns: COLUMNS, limit: ROWS_MAX };
   const { answer, error, again } = useAnswer(run.job_id ? `rows/tasks${query(asked)}` : null, ["tasks"], 2_000);
-  return { groups: groupsOf(answer?.rows ?? [], run.name), error, again };
+  return { groups: groupsOf(answer?.rows ?? [], run.name), note: noteOf(answer, "calls of ranks"), error, again };
 }
 
-/** @param {{run: any, groups: Rank[][]}} given */
-export function Ranks({ run, groups }) {
-  const { answer } = useAnswer(run.job_id ? `rows/grants${query({ job_id: run.job_id, columns: "label,worker_id,to_ms,state", limit: ROWS_MAX })}` : null, ["grants"], 2_000);
+/** What is missing in an answer that has not all rows, or not all that they are made of. @param {any} answer @param {string} what */
+export function noteOf(answer, what) {
+  const cut = answer?.next ? `There are ${number(answer.total)} ${what}; the newest ${number(answer.rows.length)} are looked at.` : "";
+  return [cut, answer?.note].filter(Boolean).join(" ");
+}
+
+/**
+ * Of which time the devices of a group are asked for: of what still lasts while one of its ranks runs, and else of when it ran. A job may
+ * have held devices more often than an answer has rows.
+ * @param {Rank[] | undefined} group
+ */
+export function spanOf(group) {
+  if (!group || group.some((rank) => !rank.ended_ms)) return { from: END_OF_TIME_MS };
+  return { from: Math.min(...group.map((rank) => rank.started_ms || rank.ended_ms)), to: Math.max(...group.map((rank) => rank.ended_ms)) };
+}
+
+/** @param {{run: any, groups: Rank[][], note: string}} given */
+export function Ranks({ run, groups, note }) {
   const last = groups[groups.length - 1];
+  const asked = { job_id: run.job_id, ...spanOf(last), columns: "label,worker_id,state", limit: ROWS_MAX };
+  const { answer } = useAnswer(run.job_id && last ? `rows/grants${query(asked)}` : null, ["grants"], 2_000);
   if (!last) return null;
   const held = new Map();
   for (const grant of answer?.rows ?? []) {
@@ -94,6 +114,7 @@ export function Ranks({ run, groups }) {
     <td class="numeric">${rank.started_ms ? span((rank.ended_ms || now()) - rank.started_ms) : "–"}</td>
   </tr>`;
   return html`<section><h3>Ranks <span class="count">${number(last.length)}</span></h3>
+    ${[note, noteOf(answer, "holdings of devices")].filter(Boolean).map((text) => html`<p class="note" key=${text}>${text}</p>`)}
     <div class="table-frame"><table aria-label="Ranks"><thead><tr><th scope="col">Rank</th><th scope="col">State</th><th scope="col">Node</th><th scope="col">Devices</th><th scope="col">PID</th><th scope="col">For</th></tr></thead>
       <tbody>${last.map(line)}</tbody></table></div>
     <${AllStacks} ranks=${last.filter((rank) => rank.state === "RUNNING" && rank.worker_id)} />

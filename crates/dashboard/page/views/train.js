@@ -69,7 +69,7 @@ function Run({ row }) {
       ["First report", html`<${Moment} at=${row.started_ms} />`], ["Last report", html`<${Moment} at=${row.reported_ms} />`],
       ["Last checkpoint", kept.length > 0 ? html`of report ${number(kept[kept.length - 1][1])}, <${Moment} at=${kept[kept.length - 1][0]} />` : ""]]} />
     <${Trouble} error=${error ?? ranks.error} again=${error ? again : ranks.again} />
-    <${Ranks} run=${row} groups=${ranks.groups} />
+    <${Ranks} run=${row} groups=${ranks.groups} note=${ranks.note} />
     ${(answer?.lines ?? []).length > 0 && html`<div class="segments" role="group" aria-label="Curves">
       <button type="button" aria-pressed=${!byReport} onClick=${() => setByReport(false)}>By time</button>
       <button type="button" aria-pressed=${byReport} onClick=${() => setByReport(true)}>By report</button></div>`}

@@ -2,8 +2,9 @@
 //!
 //! - MACHINES-1: what is kept is what the living nodes told last. A node that tells nothing new keeps what it told, and is silent
 //!   after [`SILENT_MS`], by the clock of this program.
-//! - MACHINES-2: how far a node's clock differs is known up to how long a measurement takes to be heard. That is seldom the same: the
-//!   least of the last [`LAGS_MAX`] counts.
+//! - MACHINES-2: how far a node's clock differs is known up to how long a measurement takes to be heard: up to about 6 s, since what
+//!   daemons measure each 5 s is asked for as often, and much the same each time where both periods are. The least of the last
+//!   [`LAGS_MAX`] counts.
 
 use oxiray_ids::NodeId;
 use oxiray_wire::state::{Flow, MeasuredNode, NodeStatistics, WorkerRow, WorkerStatistics};
