@@ -15,21 +15,23 @@ pub struct LateNodeMade {
     pub how: String,
 }
 
-/// Has the vendors' programs make the nodes that their libraries would make at the first use of devices that are there; of
-/// those that are there already nothing is said.
-pub fn make_late_nodes(host: &Host, offer: &Offer) -> Vec<LateNodeMade> {
+/// The nodes that vendors' libraries would make at the first use of devices that are there; where `makes` says so, the vendors'
+/// programs make them now. Of those that are there already nothing is said.
+pub fn late_nodes(host: &Host, offer: &Offer, makes: bool) -> Vec<LateNodeMade> {
     let found = offer.devices.iter().filter(|offered| offered.detected > 0);
     let mut wanted: Vec<LateNode> = found.filter_map(|offered| offered.family.fencing.late_node).collect();
     wanted.dedup();
-    wanted.into_iter().filter(|node| !host.exists(node.path)).map(|node| made(host, node)).collect()
+    wanted.into_iter().filter(|node| !host.exists(node.path)).map(|node| made(host, node, makes)).collect()
 }
 
-fn made(host: &Host, LateNode { path, programs, arguments }: LateNode) -> LateNodeMade {
+fn made(host: &Host, LateNode { path, programs, arguments }: LateNode, makes: bool) -> LateNodeMade {
     let name = programs.first().copied().unwrap_or_default();
-    let what = match host.run(programs, arguments) {
-        Ok(Some(_)) => format!("`{name} {}` was run", arguments.join(" ")),
-        Ok(None) => format!("there is no `{name}`, which makes it"),
-        Err(error) => error,
+    let command = format!("`{name} {}`", arguments.join(" "));
+    let what = match makes.then(|| host.run(programs, arguments)) {
+        None => format!("{command} makes it, which is run on nodes that are started with a fence"),
+        Some(Ok(Some(_))) => format!("{command} was run"),
+        Some(Ok(None)) => format!("there is no `{name}`, which makes it"),
+        Some(Err(error)) => error,
     };
     let is_there = host.exists(path);
     let how = if is_there { format!("{path} was missing: {what}") } else { format!("{path} is missing: {what}") };

@@ -8,8 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use oxiray_accelerators::{
-    Detection, DeviceNode, Host, HostFacts as _, LateNodeMade, NodeNumber, detect, make_late_nodes, offer, report,
-    to_json,
+    Detection, DeviceNode, Host, HostFacts as _, LateNodeMade, NodeNumber, detect, late_nodes, offer, report, to_json,
 };
 
 /// A line per fact: `name` of the machine, `=` what is there, `+` what comes with it, `-` what is ruled out, `!` a
@@ -324,7 +323,7 @@ fn a_node_that_is_made_at_the_first_use_is_made_before_and_what_came_of_it_is_to
         std::fs::write(folder.path().join("host.json"), json).unwrap();
         let host = Host::recorded(folder.path()).unwrap();
         let offer = offer(&detect(&host), &|_| None, &BTreeMap::new()).unwrap();
-        make_late_nodes(&host, &offer)
+        late_nodes(&host, &offer, true)
     };
     let missing = |how: &str| {
         let how = format!("/dev/nvidia-uvm is missing: {how}");

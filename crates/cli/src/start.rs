@@ -5,7 +5,8 @@ use crate::visit;
 use crate::{autoscaler, called, dashboard, labels, say};
 use anyhow::{Context as _, bail};
 use oxiray_node::{
-    Config, DeviceChoice, HeadConfig, MachineConfig, MemberConfig, Mode, Ready, RecordingConfig, StoreConfig, lease,
+    Config, DevicePreferences, HeadConfig, MachineConfig, MemberConfig, Mode, Ready, RecordingConfig, StoreConfig,
+    lease,
 };
 use oxiray_wire::session::logs_of;
 use std::collections::BTreeMap;
@@ -156,7 +157,7 @@ fn config(options: &StartOptions) -> anyhow::Result<Config> {
         gpu_memory: options.devices.gpu_memory,
         gpu_memory_enforcement: options.devices.gpu_memory_enforcement.clone(),
         gpu_memory_library: options.devices.gpu_memory_library.clone(),
-        choice: DeviceChoice {
+        choice: DevicePreferences {
             order: options.devices.device_order.clone(),
             visible: options.devices.visible_devices.clone(),
         },

@@ -385,7 +385,13 @@ impl DeviceHealth {
             self.borne.insert(device.clone(), *counted);
         }
         if !is_forced && !is_held {
-            return self.check_with(device, Cause::Returning, "it is being checked");
+            if ill.check != Check::UnderWay {
+                return self.check_with(device, Cause::Returning, "it is being checked");
+            }
+            // One check at a time: that one decides.
+            let ill = self.ill.get_mut(device).expect("it was just found");
+            (ill.cause, ill.is_over) = (Cause::Returning, true);
+            return Vec::new();
         }
         let was_found_ill = self.ill.remove(device).is_some_and(|ill| ill.cause != Cause::Hand);
         if was_found_ill {
@@ -621,6 +627,16 @@ mod tests {
         let of_both: Vec<DeviceFault> = of_both.iter().map(|told| told.0.fault).collect();
         assert_eq!(of_both, [13, 74, 31].map(DeviceFault::Xid));
         assert_eq!(health.reported(&BTreeSet::new(), lasted, raised), []);
+    }
+
+    #[test]
+    fn whoever_is_put_back_while_it_is_checked_is_not_checked_twice() {
+        let (mut health, now) = (DeviceHealth::default(), Instant::now());
+        assert!(is_out(&health.error(error(0, 95, XidClass::Reset), now), "Xid 95"));
+        let checks = |verdicts: &[Verdict]| verdicts.iter().filter(|one| matches!(one, Verdict::Check(_))).count();
+        assert_eq!(checks(&health.undrain(&gpu(0), false, false, now)), 1);
+        assert_eq!(health.undrain(&gpu(0), false, false, now), []);
+        assert_eq!(health.checked(&gpu(0), CheckOutcome::Passed, now), [Verdict::Back(gpu(0))]);
     }
 
     #[test]

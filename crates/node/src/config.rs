@@ -5,7 +5,7 @@ use crate::memory_tiers::{ENFORCEMENT_VARIABLE, LIBRARY_VARIABLE, MemoryTierErro
 use crate::spill_place::{SpillPlace, SpillPlaceError};
 use crate::workers::memory::MonitorOptions;
 use crate::{lease, machine};
-use oxiray_accelerators::{Detection, Host, Offer, STRATEGY_VARIABLE, SlotDevice, detect, make_late_nodes, offer};
+use oxiray_accelerators::{Detection, Host, Offer, STRATEGY_VARIABLE, SlotDevice, detect, late_nodes, offer};
 use oxiray_fence::{Isolation, Means, Mechanism};
 use oxiray_ids::NodeId;
 use oxiray_journal::EtcdFiles;
@@ -119,7 +119,7 @@ pub struct MachineConfig {
     /// The library that does so before CUDA's; as `OXIRAY_GPU_MEMORY_LIBRARY` says where it is left out.
     pub gpu_memory_library: Option<String>,
     /// Which devices are taken, and how they are shown.
-    pub choice: DeviceChoice,
+    pub choice: DevicePreferences,
     /// Whether a share of a GPU is a limit on its memory: `cap`, or `promise`; as `OXIRAY_SHARE_MEMORY` says where it is left out.
     pub share_memory: Option<String>,
     /// Whether workers with whole devices run on the processors near these: `local` or `off`; as `OXIRAY_PIN_CPUS` says where it
@@ -132,7 +132,7 @@ pub struct MachineConfig {
 /// Which devices a process is given, and how it is shown them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct DeviceChoice {
+pub struct DevicePreferences {
     /// Which of several free devices are taken: `topology` or `lowest`; as `OXIRAY_DEVICE_ORDER` says where it is left out.
     pub order: Option<String>,
     /// What the variables that show devices name them by: `ordinal` or `uuid`; as `OXIRAY_VISIBLE_DEVICES` says where it is left
@@ -625,7 +625,7 @@ fn isolation(asked: Option<String>, offer: &Offer, host: &Host) -> Result<Isolat
     let mut notes = Vec::new();
     if mechanisms.contains(&Mechanism::Landlock) {
         // What is made later is not covered by a ruleset, and cannot be made within one.
-        for node in make_late_nodes(host, offer) {
+        for node in late_nodes(host, offer, asked >= Isolation::Fence) {
             if !node.is_there {
                 mechanisms.retain(|one| *one != Mechanism::Landlock);
                 why = format!("{why} {}: {}.", Mechanism::Landlock, node.how).trim_start().to_owned();

@@ -71,7 +71,7 @@ mod turns;
 mod workers;
 
 pub use config::{
-    Config, DashboardConfig, DeviceChoice, HeadConfig, MachineConfig, MemberConfig, MetricsConfig, PlanError,
+    Config, DashboardConfig, DevicePreferences, HeadConfig, MachineConfig, MemberConfig, MetricsConfig, PlanError,
     RecordingConfig, StoreConfig,
 };
 pub use daemon::{Mode, Ready, run};

@@ -56,14 +56,16 @@ fn raised_to_others(py: Python<'_>, name: &str, task: TaskId, error: &PyErr) -> 
         .and_then(|failures| failures.call_method1("traceback_text", (error.value(py),)))
         .and_then(|trace| trace.extract::<String>());
     let told = process::required().map(|runtime| py.detach(|| device_errors(&runtime, task)));
-    let trace = trace.unwrap_or_default() + &told.unwrap_or_default().concat();
+    // What devices reported stands at the end, and is not what is cut off.
+    let mut trace: String = trace.unwrap_or_default().chars().take(TEXT_MAX).collect();
+    trace += &told.unwrap_or_default().concat();
     let record = Common::record([
         ("error", text(error.get_type(py).name().map(|name| name.to_string()).unwrap_or_default())),
         ("message", text(error.value(py).to_string())),
         ("function", text(name.to_owned())),
         ("language", Common::Text("python".into())),
         ("pid", Common::Int(std::process::id().into())),
-        ("trace", text(trace)),
+        ("trace", Common::Text(trace)),
     ]);
     let blob = Encoded::common(&record).expect("texts and numbers can be written").into_bytes();
     Value { content: Some(Content::Raised(blob)), contained: Vec::new() }

@@ -41,8 +41,11 @@ impl HeadCore {
             let out = self.members.by_key[&key].devices_out_of_service();
             told.extend(out.into_iter().map(|(resource, slot)| (key, DeviceTold { node_id, resource, slot })));
         }
-        self.log(format!("{} devices that are out of service: Undrain ordered by hand", told.len()));
-        for (key, DeviceTold { resource, slot, .. }) in &told {
+        for (key, DeviceTold { node_id, resource, slot }) in &told {
+            self.log(format!(
+                "{resource} {slot} of node {node_id}: Undrain of all devices ordered by hand: {}",
+                asked.reason
+            ));
             self.order_member(*key, DeviceOrder { resource: resource.clone(), slot: *slot, ..order_of(asked) });
         }
         Ok(told.into_iter().map(|(_, told)| told).collect())

@@ -34,14 +34,11 @@ impl NodeCore {
             listed.extend(of_workers.filter_map(|(process, worker)| self.beyond_its_grant(&device, process, worker)));
             self.tell_of_others(&device, &others);
         }
-        if self.plan.isolation.asked >= Isolation::Watch {
-            let required = listed.iter().filter(|(by, _)| self.must_be_fenced(by.worker));
-            let required: Vec<(Key, String)> = required.map(|(by, text)| (by.worker, text.clone())).collect();
-            self.violations_seen(|opened| opened.listed = listed);
-            for (worker, text) in required {
-                self.end_violator(worker, text);
-            }
-        }
+        let is_watched = self.plan.isolation.asked >= Isolation::Watch;
+        listed.retain(|by, _| is_watched || self.must_be_fenced(by.worker));
+        let seen_again = self.seen_again(&self.devices.open.listed, &listed);
+        self.violations_seen(|opened| opened.listed = listed);
+        self.end_required(seen_again);
     }
 
     /// What is said of a process of a worker's that has memory of a device which the worker may not open; nothing where it may.

@@ -88,14 +88,27 @@ impl NodeCore {
             let by = OpenedBy { worker: *worker, pid: open.pid, device: device.clone() };
             violations.entry(by).or_insert_with(|| in_words(&self.workers[worker], open, device));
         }
-        // Seen a second time: what a fenced worker inherited is closed when it learns what it is.
-        let seen_again = violations.iter().filter(|(by, _)| self.devices.open.violations.contains_key(by));
-        let seen_again: Vec<(Key, String)> = seen_again.map(|(by, text)| (by.worker, text.clone())).collect();
+        let seen_again = self.seen_again(&self.devices.open.violations, &violations);
         self.violations_seen(|opened| opened.violations = violations);
-        for (worker, text) in seen_again {
-            if self.must_be_fenced(worker) {
-                self.end_violator(worker, text);
-            }
+        self.end_required(seen_again);
+    }
+
+    /// The workers that are to be fenced by all means, and were found with the same device by the look before, too: what they
+    /// inherited is closed when they learn what they are, and what was granted may change between a look and what is made of it.
+    pub(super) fn seen_again(
+        &self,
+        before: &BTreeMap<OpenedBy, String>,
+        now: &BTreeMap<OpenedBy, String>,
+    ) -> Vec<(Key, String)> {
+        let were: BTreeSet<(Key, &DeviceSlot)> = before.keys().map(|by| (by.worker, &by.device)).collect();
+        let again =
+            now.iter().filter(|(by, _)| were.contains(&(by.worker, &by.device)) && self.must_be_fenced(by.worker));
+        again.map(|(by, text)| (by.worker, text.clone())).collect()
+    }
+
+    pub(super) fn end_required(&mut self, violators: Vec<(Key, String)>) {
+        for (worker, text) in violators {
+            self.end_violator(worker, text);
         }
     }
 

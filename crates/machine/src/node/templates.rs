@@ -5,7 +5,7 @@ use crate::alarm::Alarm;
 use crate::origin::Origin;
 use crate::templates::{Bursts, Fitness, HALF_LIFE, QUIET, Template};
 use crate::worker::{Duty, Worker};
-use crate::{Effect, Key, TemplateKey};
+use crate::{Effect, Key, TemplateKey, cut};
 use oxiray_accelerators::NodeNumber;
 use oxiray_ids::{JobId, WorkerId, WorkerNumber};
 use oxiray_wire::message::{Environment, TemplateHolds, Variable, WorkerForked};
@@ -149,7 +149,8 @@ impl NodeCore {
             Fitness::Fit => "it is replaced by a new one",
             Fitness::Successor => "so had the one before: what opens it does so whenever such a process starts",
         };
-        let (command, path, node, ip) = (origin.command.join(" "), &told.path, self.plan.node, &self.plan.ip);
+        let path = cut(told.path.clone());
+        let (command, node, ip) = (origin.command.join(" "), self.plan.node, &self.plan.ip);
         let text = format!(
             "the process that workers are forked from ({command}) has {device} open ({path}), and a process that uses a device \
              cannot be forked safely: {follows} (node {node}, {ip})"
