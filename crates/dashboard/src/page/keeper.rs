@@ -32,8 +32,14 @@ const SPARED: u32 = 60;
 /// How old that lets such a list become.
 const SPARED_AGE_MAX: Duration = Duration::from_secs(10);
 
-/// A list of the head: when it was there, how long its answer took, and the answer.
-type Remembered = Rc<Mutex<Option<(Instant, Duration, Rc<StateReport>)>>>;
+/// A list of the head.
+#[derive(Debug, Default)]
+struct Remembered {
+    /// Held by who asks for it.
+    asking: Mutex<()>,
+    /// When it was there, how long its answer took, and the answer.
+    told: RefCell<Option<(Instant, Duration, Rc<StateReport>)>>,
+}
 
 /// How old a list of that kind may be of which so old a one is wanted, and whose answer took so long.
 fn age_max(kind: StateKind, wanted: Duration, took: Duration) -> Duration {
@@ -51,7 +57,7 @@ pub(crate) struct Page {
     looked_at: Cell<Option<Instant>>,
     watchers: Cell<usize>,
     is_wanted: Notify,
-    lists: RefCell<BTreeMap<String, Remembered>>,
+    lists: RefCell<BTreeMap<String, Rc<Remembered>>>,
     /// The jobs of the time before this program began, as history has them.
     past_jobs: RefCell<Vec<Row>>,
 }
@@ -180,9 +186,9 @@ impl Page {
 
     /// The list that the head told last where it was asked so, however old it is.
     pub(crate) fn kept(&self, asked: &StateQuery) -> Option<Rc<StateReport>> {
-        let place = self.lists.borrow().get(&format!("{asked:?}")).cloned()?;
-        let known = place.try_lock().ok()?;
-        known.as_ref().map(|(.., report)| Rc::clone(report))
+        let lists = self.lists.borrow();
+        let told = lists.get(&format!("{asked:?}"))?.told.borrow();
+        told.as_ref().map(|(.., report)| Rc::clone(report))
     }
 
     /// A list of the head that is no older than this, or than its answer is worth. Those who want the same at once ask once.
@@ -203,16 +209,16 @@ impl Page {
             }
             Rc::clone(lists.entry(name).or_default())
         };
-        let mut known = place.lock().await;
+        let _asking = place.asking.lock().await;
         let is_new = |(at, took, _): &&(Instant, Duration, _)| at.elapsed() < age_max(asked.kind, age, *took);
-        if let Some((_, _, report)) = known.as_ref().filter(is_new) {
+        if let Some((_, _, report)) = place.told.borrow().as_ref().filter(is_new) {
             return Ok(Rc::clone(report));
         }
         let asked_at = Instant::now();
         let report = daemon.ask(asked).await?;
         json::check(report.version)?;
         let report = Rc::new(report);
-        *known = Some((Instant::now(), asked_at.elapsed(), Rc::clone(&report)));
+        place.told.replace(Some((Instant::now(), asked_at.elapsed(), Rc::clone(&report))));
         Ok(report)
     }
 }
@@ -225,6 +231,19 @@ pub(crate) fn now_ms() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_head_told_last_is_there_while_it_is_asked_again() {
+        let page = Page::new();
+        let asked = |limit| StateQuery { limit, ..StateQuery::default() };
+        assert_eq!(page.kept(&asked(5)), None);
+        let told = Rc::new(StateReport { total: 7, ..StateReport::default() });
+        let place = Rc::new(Remembered::default());
+        place.told.replace(Some((Instant::now(), Duration::ZERO, Rc::clone(&told))));
+        page.lists.borrow_mut().insert(format!("{:?}", asked(5)), Rc::clone(&place));
+        let _asking = place.asking.try_lock().expect("nobody else asks");
+        assert_eq!((page.kept(&asked(5)), page.kept(&asked(6))), (Some(told), None));
+    }
 
     #[test]
     fn a_list_that_costs_much_is_asked_for_less_often() {
