@@ -63,7 +63,7 @@ impl Machine {
     }
 
     /// How the first GPU and another are connected, and how near that is.
-    fn from_first(&self) -> Vec<(String, u32)> {
+    fn of_first(&self) -> Vec<(String, u32)> {
         let pairs = self.detected().pairs;
         let of_first = pairs.iter().filter(|pair| pair.one == 0);
         of_first.map(|pair| (pair.to_string(), pair.nearness())).collect()
@@ -98,14 +98,14 @@ fn words(told: &[(&str, u32)]) -> Vec<(String, u32)> {
 
 #[test]
 fn where_the_kernel_shows_no_places_nothing_is_said_of_pairs() {
-    assert_eq!(Machine::of_amd().from_first(), []);
+    assert_eq!(Machine::of_amd().of_first(), []);
 }
 
 #[test]
 fn the_bus_tells_how_near_devices_are() {
     let machine = Machine::of_amd().with_places();
     let far = [("SYS", 10); 4];
-    assert_eq!(machine.from_first(), words(&[&[("PIX", 50), ("PHB", 30), ("NODE", 20)][..], &far].concat()));
+    assert_eq!(machine.of_first(), words(&[&[("PIX", 50), ("PHB", 30), ("NODE", 20)][..], &far].concat()));
     assert_eq!(machine.detected().devices[4].numa_node, Some(1), "its folder is read through the link");
     assert_eq!(machine.taken(2), [0, 1]);
 }
@@ -135,6 +135,6 @@ fn links_of_amds_count_where_they_are_direct() {
 fn links_of_amds_are_known_without_places_on_the_bus() {
     let machine = Machine::of_amd();
     machine.link(0, 7, 50_000, 50_000);
-    assert_eq!(machine.from_first(), words(&[("XGMI1", 110)]));
+    assert_eq!(machine.of_first(), words(&[("XGMI1", 110)]));
     assert_eq!(machine.taken(2), [0, 1], "one NUMA node comes first");
 }

@@ -190,7 +190,7 @@ fn an_error_of_an_instance_is_elsewhere_for_the_others(answers: &Path) {
     processes.hear_errors(&mut |error| {
         match error {
             Some(DeviceError { place, fault: DeviceFault::Xid(xid), is_elsewhere }) => {
-                heard.push((xid, place, is_elsewhere))
+                heard.push((xid, place, is_elsewhere));
             }
             Some(other) => panic!("{other:?}"),
             None => std::fs::write(&draft, &text).and_then(|()| std::fs::rename(&draft, answers)).unwrap(),

@@ -79,7 +79,7 @@ impl TemplateService {
                     break 'served;
                 };
                 // A machine with more than any fence could hold is not looked at.
-                let devices = DenyList::new(devices.iter().map(rule)).unwrap_or_default();
+                let devices = DenyList::new(devices.iter().copied().map(rule)).unwrap_or_default();
                 self.look_for_devices(&devices);
                 match <[OwnedFd; 3]>::try_from(descriptors) {
                     Ok(descriptors) => return Some(WorkerWanted { request, groups, fences, descriptors }),

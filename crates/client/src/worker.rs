@@ -65,14 +65,14 @@ impl Newborn {
 }
 
 /// A device that a process is kept from.
-pub(crate) fn rule(of: &DeviceNumber) -> DenyRule {
+pub(crate) fn rule(of: DeviceNumber) -> DenyRule {
     DenyRule { kind: NodeKind::Char, major: of.major, minor: Some(of.minor) }
 }
 
 /// Closes what this process has inherited of devices that it is kept from, and holds it to the ruleset that refuses them where
 /// its cgroup does not. It has one thread.
 fn take_on(fence: &Fence, ruleset: Option<OwnedFd>) -> io::Result<()> {
-    let denied = DenyList::new(fence.denied.iter().map(rule)).map_err(io::Error::other)?;
+    let denied = DenyList::new(fence.denied.iter().copied().map(rule)).map_err(io::Error::other)?;
     for stray in close_strays(&denied).map_err(io::Error::other)? {
         let _ = writeln!(
             io::stderr(),

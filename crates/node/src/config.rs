@@ -628,7 +628,8 @@ fn isolation(asked: Option<String>, offer: &Offer, host: &Host) -> Result<Isolat
         for node in late_nodes(host, offer, asked >= Isolation::Fence) {
             if !node.is_there {
                 mechanisms.retain(|one| *one != Mechanism::Landlock);
-                why = format!("{why} {}: {}.", Mechanism::Landlock, node.how).trim_start().to_owned();
+                let reason = format!("{}: {}.", Mechanism::Landlock, node.how);
+                why = if why.is_empty() { reason } else { format!("{why} {reason}") };
             }
             notes.push(node.how);
         }

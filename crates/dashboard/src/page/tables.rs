@@ -197,7 +197,7 @@ impl Tables {
 
     /// When the head began, where it says so, and else when it was heard first.
     pub(crate) fn begun_ms(&self) -> u64 {
-        let head = self.state.nodes.iter().find(|node| node.head).and_then(|node| node.lifetime());
+        let head = self.state.nodes.iter().find(|node| node.head).and_then(NodeRow::lifetime);
         head.map(|life| life.started_ms).filter(|began| *began > 0).unwrap_or_else(|| self.holdings.begun_ms())
     }
 

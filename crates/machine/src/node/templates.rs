@@ -156,7 +156,9 @@ impl NodeCore {
              cannot be forked safely: {follows} (node {node}, {ip})"
         );
         self.log(text.clone());
-        jobs.iter().for_each(|job| self.notify(*job, &text));
+        for job in jobs {
+            self.notify(job, &text);
+        }
         if self.templates.by_key[&key].fitness == Fitness::Fit {
             self.replace_template(key, &origin);
         }
