@@ -568,7 +568,7 @@ fn list_name(kind: StateKind) -> Option<&'static str> {
 mod tests {
     use super::*;
     use oxiray_ids::NodeId;
-    use oxiray_wire::state::{NodeRow, WaitingRow};
+    use oxiray_wire::state::{NodeDaemon, NodeRow, WaitingRow};
 
     #[test]
     fn what_has_no_room_is_lost_and_said_to_be() {
@@ -583,7 +583,9 @@ mod tests {
 
     #[test]
     fn how_the_cluster_is_becomes_rows_that_can_be_read_back() {
-        let node = NodeRow { node_id: NodeId::new([1; 28]), alive: true, head: true, ..NodeRow::default() };
+        // What is in a row of its own on the wire stands among the others in JSON.
+        let daemon = Some(NodeDaemon::default());
+        let node = NodeRow { node_id: NodeId::new([1; 28]), alive: true, head: true, daemon, ..NodeRow::default() };
         let state = ClusterState {
             nodes: vec![node.clone()],
             waiting: vec![WaitingRow { name: "f".into(), seconds: 3.0, ..WaitingRow::default() }],
