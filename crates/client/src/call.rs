@@ -257,6 +257,7 @@ pub fn attend<L: Language>(language: &mut L, group: Option<&str>) -> Result<(), 
             prints_end(language, task, last_attempt(&ended, attempt), leaves, !outcome.error_text.is_empty());
         }
         language.end(leaves);
+        oxiray_processes::note_working_set();
         match ended {
             Ended::Over(over) if outcome.retiring => {
                 runtime.reply(over.ticket, outcome);

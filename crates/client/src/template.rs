@@ -6,7 +6,7 @@
 
 use crate::worker::rule;
 use oxiray_fence::{DenyList, own_strays};
-use oxiray_processes::ChildReaper;
+use oxiray_processes::{ChildReaper, WorkingSet};
 use oxiray_wire::message::{
     DaemonToTemplate, DeviceNumber, Direction as _, Fork, Forked, Gone, TemplateHolds, TemplateReady,
 };
@@ -39,6 +39,8 @@ pub struct TemplateService {
     pid: u32,
     /// Whether the daemon was told that a device is open here.
     has_told: bool,
+    /// What the workers write to of the memory that they have from here; nothing where there is no memory for it.
+    working_set: Option<WorkingSet>,
 }
 
 /// What the process could not do, and why.
@@ -58,7 +60,8 @@ impl TemplateService {
         let children = ChildReaper::new().map_err(|error| failed("watch its children", error))?;
         let mut daemon = Connection::new(socket).map_err(|error| failed("use its socket", error))?;
         daemon.send(&TemplateReady { started_us: started.as_micros() as u64, notice });
-        Ok(Self { daemon, children, asked: VecDeque::new(), pid: std::process::id(), has_told: false })
+        let (asked, pid, working_set) = (VecDeque::new(), std::process::id(), WorkingSet::new().ok());
+        Ok(Self { daemon, children, asked, pid, has_told: false, working_set })
     }
 
     /// Waits for the next worker that is wanted, and meanwhile tells of those that are gone; `None` when the daemon is gone
@@ -129,12 +132,15 @@ impl TemplateService {
     /// # Errors
     /// Where its output cannot be taken, or the template is gone.
     pub fn become_worker(self, wanted: WorkerWanted) -> io::Result<OwnedFd> {
-        let Self { daemon, children, asked, pid, .. } = self;
+        let Self { daemon, children, asked, pid, working_set, .. } = self;
         drop((daemon, children, asked));
         let WorkerWanted { groups, fences, descriptors: [control, output, errors], .. } = wanted;
         rustix::stdio::dup2_stdout(&output)?;
         rustix::stdio::dup2_stderr(&errors)?;
         be_born(pid, &groups, &fences)?;
+        if let Some(working_set) = working_set {
+            working_set.begin();
+        }
         Ok(control)
     }
 

@@ -20,6 +20,7 @@ mod start;
 mod supervise;
 mod switch;
 mod tree;
+mod working_set;
 
 pub use call::{
     Peer, become_subreaper, describe_status, die_with_parent, enter_control_groups, go_first_where_memory_is_short,
@@ -33,6 +34,7 @@ pub use start::Start;
 pub use supervise::{leave_note, supervise, supervisor};
 pub use switch::DeadMansSwitch;
 pub use tree::{ancestors_of, children_of, descendants_of, name_of, pid_namespace, started_with};
+pub use working_set::{WorkingSet, note_working_set};
 
 #[cfg(test)]
 mod tests;
