@@ -170,7 +170,7 @@ impl Led for State {
     }
 
     fn flush_at(&self) -> Option<Instant> {
-        self.io.links.flush_at
+        self.io.links.flush_at()
     }
 
     fn flush(&mut self) {
@@ -197,7 +197,7 @@ impl Led for State {
         let in_background = self.io.lead.is_in_background();
         if !in_background {
             // Whoever waits wants an answer, so what leads to it goes out now.
-            self.io.links.flush_all();
+            self.io.links.flush_gathered();
         }
         let began = Instant::now();
         let listen_until = is_main_thread().then(|| began + LISTEN_LEADING);

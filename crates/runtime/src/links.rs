@@ -2,7 +2,8 @@
 //!
 //! A frame for a peer that has nothing of ours under way is written at once, so that a lone call is not
 //! delayed; more frames to the same peer are gathered and written together, when [`GATHER_BYTES`] have
-//! come together, when someone waits, or after [`GATHER_TIME`].
+//! come together, when someone waits, or after [`GATHER_TIME`]. What the daemon is told and nobody waits for goes with the
+//! next frame to it, or after [`LATE_TIME`].
 //!
 //! A stream to a process on this machine that is used again and again goes on through shared memory, where writing costs
 //! no system call and nothing is gathered.
@@ -23,6 +24,8 @@ use std::time::{Duration, Instant};
 const GATHER_BYTES: usize = 32 << 10;
 /// A gathered frame waits no longer than this.
 const GATHER_TIME: Duration = Duration::from_micros(400);
+/// A frame that nobody waits for is written no later than this.
+const LATE_TIME: Duration = Duration::from_millis(1);
 /// After so many frames a stream is worth the memory of a ring.
 const FRAMES_BEFORE_RING: u32 = 16;
 
@@ -72,7 +75,9 @@ pub(crate) struct Links {
     next: Token,
     dirty: Vec<Token>,
     /// When gathered frames are to be written.
-    pub(crate) flush_at: Option<Instant>,
+    gathered_until: Option<Instant>,
+    /// When what the daemon is told and nobody waits for is to be written.
+    late_until: Option<Instant>,
     /// The shared memory that is looked at for what comes.
     pub(crate) watched: Watched,
     /// A peer made room in shared memory.
@@ -93,7 +98,8 @@ impl Links {
             open: FxHashMap::default(),
             next: DAEMON,
             dirty: Vec::new(),
-            flush_at: None,
+            gathered_until: None,
+            late_until: None,
             watched: Watched::default(),
             made_room: false,
             unmade: None,
@@ -174,9 +180,20 @@ impl Links {
         } else if !link.dirty {
             link.dirty = true;
             self.dirty.push(token);
-            if self.flush_at.is_none() {
-                self.flush_at = Some(Instant::now() + GATHER_TIME);
+            if self.gathered_until.is_none() {
+                self.gathered_until = Some(Instant::now() + GATHER_TIME);
             }
+        }
+    }
+
+    /// Gathers a frame to the daemon that nobody waits for: it wakes the daemon for nothing else.
+    pub(crate) fn post_late(&mut self, message: &impl Body) {
+        let Some(link) = self.open.get_mut(&DAEMON) else { return };
+        link.send(message);
+        if link.is_due() {
+            self.flush(DAEMON);
+        } else if self.late_until.is_none() {
+            self.late_until = Some(Instant::now() + LATE_TIME);
         }
     }
 
@@ -209,6 +226,7 @@ impl Links {
     }
 
     fn flush(&mut self, token: Token) {
+        self.late_until.take_if(|_| token == DAEMON);
         let Some(link) = self.open.get_mut(&token) else { return };
         // An error here is the stream's end, which reading it reports with everything that came before.
         let blocked = matches!(link.connection.flush(), Ok(false));
@@ -225,9 +243,22 @@ impl Links {
         }
     }
 
-    /// Writes everything gathered.
+    /// When [`Links::flush_all`] is to be called.
+    pub(crate) fn flush_at(&self) -> Option<Instant> {
+        self.gathered_until.into_iter().chain(self.late_until).min()
+    }
+
+    /// Writes everything.
     pub(crate) fn flush_all(&mut self) {
-        self.flush_at = None;
+        self.flush_gathered();
+        if self.late_until.is_some() {
+            self.flush(DAEMON);
+        }
+    }
+
+    /// Writes everything gathered; what nobody waits for, only where something else goes to the daemon.
+    pub(crate) fn flush_gathered(&mut self) {
+        self.gathered_until = None;
         for token in std::mem::take(&mut self.dirty) {
             if let Some(link) = self.open.get_mut(&token) {
                 link.dirty = false;

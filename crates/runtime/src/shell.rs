@@ -199,12 +199,12 @@ impl State {
 
     /// When [`State::do_what_is_due`] has something to do next.
     pub(crate) fn due_at(&self) -> Option<Instant> {
-        let own = [self.io.links.flush_at, self.io.unfinished.looks_at, self.io.metrics.at];
+        let own = [self.io.links.flush_at(), self.io.unfinished.looks_at, self.io.metrics.at];
         own.into_iter().chain([self.next_timer()]).flatten().min()
     }
 
     pub(crate) fn do_what_is_due(&mut self, now: Instant) {
-        if self.io.links.flush_at.is_some_and(|at| at <= now) {
+        if self.io.links.flush_at().is_some_and(|at| at <= now) {
             self.io.links.flush_all();
         }
         if self.io.metrics.at.is_some_and(|at| at <= now) {

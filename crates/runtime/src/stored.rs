@@ -64,7 +64,7 @@ impl Drop for Pinned {
                         state.io.pinned.remove(&self.id);
                     }
                 }
-                state.io.links.post(DAEMON, &Unpin { object: self.id });
+                state.io.links.post_late(&Unpin { object: self.id });
             });
         }
     }

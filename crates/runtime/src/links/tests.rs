@@ -1,8 +1,8 @@
 //! The streams of a process against a peer that does not read.
 
 use super::*;
-use oxiray_ids::WorkerId;
-use oxiray_wire::message::RingTaken;
+use oxiray_ids::{ObjectId, WorkerId};
+use oxiray_wire::message::{RingTaken, Unpin};
 use oxiray_wire::{Message, frame};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags};
@@ -55,4 +55,32 @@ fn a_stream_whose_socket_is_full_turns_to_shared_memory_once_there_is_room() {
     let mut taken = bytes::BytesMut::new();
     frame::append(&Message::from(RingTaken {}), 0, &mut taken).expect("it fits");
     assert!(drain(&client).starts_with(&taken));
+}
+
+#[test]
+fn what_nobody_waits_for_goes_with_the_next_frame_or_when_it_is_due() {
+    let (daemon, far_daemon) = Connection::pair().expect("a pair");
+    let mut links = Links::new(daemon).expect("epoll");
+    assert_eq!(links.flush_at(), None);
+    let (late, wanted) = (Message::from(RingTaken {}), Message::from(Unpin { object: ObjectId::NIL }));
+
+    links.post_late(&late);
+    let due = links.flush_at().expect("it does not wait for ever");
+    links.flush_gathered();
+    assert_eq!(
+        (drain(&far_daemon), links.flush_at()),
+        (Vec::new(), Some(due)),
+        "who waits for an answer does not wait for it"
+    );
+    links.post(DAEMON, &wanted);
+    links.flush_gathered();
+    let mut both = bytes::BytesMut::new();
+    for frame in [&late, &wanted] {
+        frame::append(frame, 0, &mut both).expect("it fits");
+    }
+    assert_eq!((&drain(&far_daemon)[..], links.flush_at()), (&both[..], None), "in order, and nothing is left");
+
+    links.post_late(&late);
+    links.flush_all();
+    assert!(!drain(&far_daemon).is_empty() && links.flush_at().is_none(), "its time has come");
 }
