@@ -18,7 +18,7 @@ mod keys;
 mod rules;
 mod stream;
 
-pub use door::{OpenError, Porch, PorchOptions, PorchPlace, ProvenPeer, RefusedRequest, tls_from_pem};
+pub use door::{OpenError, Porch, PorchOptions, PorchPlace, ProvenPeer, RefusedRequest, names_gzip, tls_from_pem};
 pub use head::{HeadError, RequestHead, parse_head};
 pub use keys::{KeyError, KeyKind, Keys, Right, new_secret};
 pub use rules::{OpenPath, PorchRefusal, PorchRules, PorchVerdict, SESSION_PATH};

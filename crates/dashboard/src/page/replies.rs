@@ -7,6 +7,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::StatusCode;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, ETAG, HeaderName, HeaderValue, IF_NONE_MATCH};
+use oxiray_network::porch::names_gzip;
 use serde_json::Value as Json;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::Write as _;
@@ -34,7 +35,7 @@ fn finish(answer: &mut Answer, bytes: &Bytes, known: &str, understood: &str) {
         *answer.status_mut() = StatusCode::NOT_MODIFIED;
         *answer.body_mut() = Content::Whole(Bytes::new());
     } else if bytes.len() >= COMPRESSED_FROM
-        && understood.split(',').any(|one| one.trim().starts_with("gzip"))
+        && names_gzip(understood.as_bytes())
         && let Some(packed) = packed(bytes)
     {
         *answer.body_mut() = Content::Whole(packed);
@@ -86,7 +87,9 @@ mod tests {
         let mut text = String::new();
         flate2::read::GzDecoder::new(&bytes[..]).read_to_string(&mut text).expect("it is gzip");
         assert_eq!(text, value.to_string());
-        assert!(!finished(&value, "", "br").headers().contains_key(CONTENT_ENCODING));
+        for refused in ["", "br", "gzip;q=0", "br, gzip; q=0.0", "gzipped"] {
+            assert!(!finished(&value, "", refused).headers().contains_key(CONTENT_ENCODING), "{refused}");
+        }
         assert!(!finished(&json!([1]), "", "gzip").headers().contains_key(CONTENT_ENCODING));
     }
 }

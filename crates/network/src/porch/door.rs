@@ -518,6 +518,11 @@ fn goes_on(head: &RequestHead<'_>) -> bool {
 
 /// Whether whoever asks understands gzip.
 fn takes_gzip(head: &RequestHead<'_>) -> bool {
+    head.all("accept-encoding").any(names_gzip)
+}
+
+/// Whether a field `Accept-Encoding` says that gzip is understood: a weight of 0 says that it is not.
+pub fn names_gzip(field: &[u8]) -> bool {
     let is_zero = |parameter: &[u8]| {
         let Some((name, weight)) = std::str::from_utf8(parameter).ok().and_then(|text| text.split_once('=')) else {
             return false;
@@ -529,7 +534,7 @@ fn takes_gzip(head: &RequestHead<'_>) -> bool {
         let is_named = parts.next().is_some_and(|name| name.eq_ignore_ascii_case(b"gzip"));
         is_named && !parts.any(is_zero)
     };
-    head.all("accept-encoding").any(|value| value.split(|byte| *byte == b',').any(is_gzip))
+    field.split(|byte| *byte == b',').any(is_gzip)
 }
 
 fn answer_open(open: &OpenPath, head: &RequestHead<'_>, goes_on: bool) -> Vec<u8> {
