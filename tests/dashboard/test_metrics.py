@@ -26,7 +26,14 @@ OF_MACHINES = (
     "ray_node_mem_used", "ray_node_mem_available", "ray_node_mem_total", "ray_node_disk_usage", "ray_node_disk_free",
     "ray_node_disk_utilization_percentage", "ray_node_disk_io_read_speed", "ray_node_disk_io_write_speed",
 )  # fmt: skip
-OF_CLUSTER = ("ray_cluster_active_nodes", "ray_running_jobs", "autoscaler_active_nodes")
+OF_CLUSTER = (
+    "ray_cluster_active_nodes", "ray_cluster_idle_nodes", "ray_running_jobs", "autoscaler_active_nodes", "oxiray_chronicle_dropped_total",
+)  # fmt: skip
+#: What each node's daemon counts.
+OF_DAEMONS = (
+    "oxiray_loop_stall_seconds_bucket", "oxiray_loop_stall_seconds_count", "ray_object_store_num_local_objects",
+    "ray_spill_manager_objects", "ray_spill_manager_objects_bytes", "ray_spill_manager_request_total",
+)  # fmt: skip
 
 
 class Exporting(Home):
@@ -92,8 +99,8 @@ def names(text: str) -> set[str]:
 
 def test_each_node_exports_its_machine_and_the_head_the_cluster(exporting: Exporting) -> None:
     head, member = exporting.of_head(), exporting.scraped(exporting.member_port)[1]
-    assert names(head) >= {*OF_MACHINES, *OF_CLUSTER}
-    assert names(member) >= set(OF_MACHINES) and not names(member) & set(OF_CLUSTER)
+    assert names(head) >= {*OF_MACHINES, *OF_CLUSTER, *OF_DAEMONS}
+    assert names(member) >= {*OF_MACHINES, *OF_DAEMONS} and not names(member) & set(OF_CLUSTER)
     of_session = f'SessionName="{exporting.session.name}",Version="2.60.0"'
     for text, is_head, role in ((head, "true", "head"), (member, "false", "worker")):
         assert f'ray_node_cpu_count{{IsHeadNode="{is_head}",RayNodeType="{role}",{of_session},ip="' in text

@@ -75,6 +75,7 @@ class Terminal:
 @ray.remote
 class Keeper:
     def pid(self) -> int:
+        print("a word of the keeper")
         return os.getpid()
 
 
@@ -126,6 +127,8 @@ def test_keys_cancel_a_task_show_a_stack_and_kill_an_actor(top: Callable[..., Te
     # Any key closes what was said; a name is taken back, and the other typed.
     terminal.press("x/" + "\x7f" * len("spins") + "Keeper\r\x1b[Bs")
     terminal.awaits("MainThread")
+    terminal.press("xl")
+    terminal.awaits("a word of the keeper")
     terminal.press("xK")
     [row] = state.list_actors()
     terminal.awaits("to confirm")

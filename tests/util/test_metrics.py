@@ -206,11 +206,39 @@ def test_there_is_an_end_to_tags_in_a_process_and_in_the_cluster(cluster: Callab
     while "note: `wide` has combinations of tags that are not kept: all metrics together" not in done.stderr:
         assert time.monotonic() < end, done.stderr
         done = command(context.address_info["address"])
-    # What programs record comes after the cluster's own, but for the tasks that still run (the worker of the last one
-    # may not have ended); this program has recorded something in other tests.
+    # What programs record comes after the cluster's own, but for the store's objects and the tasks that still run (the worker of the
+    # last one may not have ended); this program has recorded something in other tests.
     _, _, after = done.stdout.rpartition("ray_scheduler_unscheduleable_tasks")
-    recorded = [line for line in after.splitlines()[1:] if not line.startswith(("#", "ray_tasks{"))]
+    recorded = [line for line in after.splitlines()[1:] if not line.startswith(("#", "ray_tasks{", "ray_spill_manager_"))]
     assert len(recorded) == 20_000
+
+
+@ray.remote(num_gpus=1)
+class DeviceHolder:
+    def job(self) -> str:
+        return str(ray.get_runtime_context().get_job_id())
+
+
+def test_what_devices_were_granted_for_and_what_waits_for_them_is_counted(cluster: Callable[..., Any]) -> None:
+    cluster(address="local", num_cpus=2, num_gpus=1)
+    holder = DeviceHolder.remote()
+    job = ray.get(holder.job.remote())
+
+    def granted() -> float:
+        text = command(ray.get_runtime_context().gcs_address).stdout
+        found = re.search(rf'^oxiray_grant_seconds_total{{job="{job}",resource="GPU"}} (\S+)$', text, re.MULTILINE)
+        return float(found.group(1)) if found else 0.0
+
+    end = time.monotonic() + PATIENCE
+    while not (first := granted()):
+        assert time.monotonic() < end
+    waits = DeviceHolder.remote()
+    shown('oxiray_waiting{kind="actor",reason="busy",resource="GPU"} 1.0')
+    ray.kill(holder)
+    assert ray.get(waits.job.remote()) == job
+    text = shown('oxiray_device_return_seconds_count{resource="GPU"} 1', absent="oxiray_waiting{")
+    assert 'oxiray_device_return_seconds_bucket{resource="GPU",le="+Inf"} 1\n' in text
+    assert granted() > first
 
 
 def test_what_was_recorded_before_init_is_told_and_gauges_to_each_cluster(cluster: Callable[..., Any]) -> None:

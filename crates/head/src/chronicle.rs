@@ -13,9 +13,11 @@
 //! - CHRONICLE-3: an answer has at most [`BATCH_BYTES_MAX`] bytes of entries, whoever asks and however late.
 //! - CHRONICLE-4: entries that a follower missed are told of as a gap, and never passed over in silence.
 
+mod device_time;
 mod observed;
 mod readers;
 
+pub(crate) use device_time::{DeviceTime, RETURN_STEPS_S, Returns};
 pub(crate) use observed::DeviceHost;
 use oxiray_ids::NodeId;
 use oxiray_wire::message::ChronicleBatch;
@@ -114,6 +116,8 @@ pub(crate) struct Chronicle {
     /// The last word on what holds, by its subject and by its number.
     standing: BTreeMap<Subject, u64>,
     numbers: BTreeMap<u64, Subject>,
+    /// What is counted of the entries of devices.
+    pub(crate) device_time: DeviceTime,
 }
 
 /// What a question came to.
@@ -129,6 +133,7 @@ impl Chronicle {
     /// Something happened, at that time.
     pub(crate) fn write(&mut self, at_ms: u64, entry: ChronicleEntry) {
         self.last += 1;
+        self.device_time.hear(at_ms, &entry);
         let mut entry = ChronicleEntry { number: self.last, at_ms, ..entry };
         cut(&mut entry.name);
         cut(&mut entry.text);

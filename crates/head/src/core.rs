@@ -20,7 +20,7 @@ use oxiray_wire::message::{
     HeadOrder, Holdings, HoldingsQuery, MetricsQuery, NodeReport, Returning, StateFollow, StateQuery, Submission,
     SubmissionAsked, TemplateHolds, WorkerToMachine, WorkerToNode,
 };
-use oxiray_wire::state::NodeStatistics;
+use oxiray_wire::state::{DaemonStatistics, NodeStatistics};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -180,6 +180,11 @@ impl Core {
     /// How the machine and its workers' processes are.
     pub fn machine_measured(&mut self, found: NodeStatistics) {
         self.at_node(|node| node.machine_measured(found));
+    }
+
+    /// How the daemon is; told with the machine's statistics.
+    pub fn daemon_measured(&mut self, found: DaemonStatistics) {
+        self.at_node(|node| node.daemon_measured(found));
     }
 
     /// Drivers reported errors of devices.

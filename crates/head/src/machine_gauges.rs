@@ -2,10 +2,10 @@
 
 use crate::amounts::{available_of, total_of};
 use crate::members::Member;
-use crate::metrics::{ClusterGauge, ClusterSample};
+use crate::metrics::{ClusterGauge, ClusterHistogram, ClusterSample};
 use oxiray_resources::Quantity;
 use oxiray_wire::message::DeviceUse;
-use oxiray_wire::state::{Flow, NodeStatistics, WorkerStatistics};
+use oxiray_wire::state::{DaemonStatistics, Flow, NodeStatistics, TURN_STEPS_MS, WorkerStatistics};
 use std::collections::BTreeMap;
 
 const MEBIBYTE: f64 = 1_048_576.0;
@@ -69,7 +69,43 @@ impl<'a> MachineGauges<'a> {
         let lie = places.into_iter().filter_map(|(place, bytes)| {
             Some((ClusterGauge::StoreMemory, self.ledger_tags(&[("Location", place)]), bytes? as f64))
         });
-        resources.chain(store).chain(lie).collect()
+        let objects =
+            self.member.state.daemon.iter().flat_map(|daemon| self.objects_of(daemon, spilled.map(|of| of.spilled)));
+        resources.chain(store).chain(lie).chain(objects).collect()
+    }
+
+    /// The objects of its store, and what became of them.
+    fn objects_of(&self, daemon: &DaemonStatistics, spilled_bytes: Option<u64>) -> Vec<ClusterSample> {
+        let of = |gauge, tags: &[(&'static str, &str)], count: u64| (gauge, self.ledger_tags(tags), count as f64);
+        let bytes = spilled_bytes.map(|bytes| of(ClusterGauge::SpillBytes, &[("State", "Spilled")], bytes));
+        let counts = [
+            of(ClusterGauge::StoreObjects, &[], daemon.objects),
+            of(ClusterGauge::SpillObjects, &[("State", "Pinned")], daemon.pinned),
+            of(ClusterGauge::SpillObjects, &[("State", "Spilled")], daemon.spilled),
+            of(ClusterGauge::SpillRequests, &[("Type", "Spilled")], daemon.spills),
+            of(ClusterGauge::SpillRequests, &[("Type", "Restored")], daemon.restores),
+        ];
+        counts.into_iter().chain(bytes).collect()
+    }
+
+    /// How long the turns of its daemon's loop took.
+    pub(crate) fn turns(&self) -> Option<ClusterHistogram> {
+        let daemon = self.member.state.daemon.as_ref()?;
+        // Each step says how many were longer: what was longer than the step before and no longer than this one is between.
+        let (mut left, mut counts) = (daemon.turns, Vec::with_capacity(TURN_STEPS_MS.len() + 1));
+        for at in 0..TURN_STEPS_MS.len() {
+            let longer = daemon.longer_turns.get(at).copied().unwrap_or(0).min(left);
+            counts.push(left - longer);
+            left = longer;
+        }
+        counts.push(left);
+        Some(ClusterHistogram {
+            gauge: ClusterGauge::LoopStall,
+            tags: self.ledger_tags(&[]),
+            boundaries: TURN_STEPS_MS.map(|step| step as f64 / 1e3).to_vec(),
+            counts,
+            sum: daemon.turns_us as f64 / 1e6,
+        })
     }
 
     /// What it measured of itself.

@@ -27,7 +27,7 @@ use oxiray_scheduler::{
     Strategy, place, place_group,
 };
 use oxiray_wire::message::{BundleName, Draining, HeadOrder, NodeJoin, NodeState};
-use oxiray_wire::state::DeviceCondition;
+use oxiray_wire::state::{DeviceCondition, TURN_STEPS_MS};
 use reports::{ReportedBundle, apply, is_placed_by};
 pub(crate) use reports::{bundle_of, view_of};
 use std::collections::{BTreeMap, BTreeSet};
@@ -470,6 +470,9 @@ impl Members {
             statistics.workers.truncate(MEASURED_WORKERS_MAX);
             statistics.loads.truncate(LOADS);
         }
+        if let Some(daemon) = &mut state.daemon {
+            daemon.longer_turns.truncate(TURN_STEPS_MS.len());
+        }
         let Some(member) = self.by_key.get_mut(&key) else { return false };
         let is_news = is_placed_by(&member.state, &state);
         if is_news {
@@ -477,6 +480,7 @@ impl Members {
         }
         // What is measured is told once, and the latest is kept.
         state.statistics = state.statistics.or_else(|| member.state.statistics.take());
+        state.daemon = state.daemon.or_else(|| member.state.daemon.take());
         member.state = state;
         if is_news {
             self.show(key);

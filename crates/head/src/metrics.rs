@@ -81,6 +81,7 @@ gauges! {
     ActiveNodes: "ray_cluster_active_nodes", "Nodes that are alive";
     FailedNodes: "ray_cluster_failed_nodes", "Nodes that died, of those that are remembered";
     PendingNodes: "ray_cluster_pending_nodes", "Machines that the autoscaler has asked for and that are no nodes yet";
+    IdleNodes: "ray_cluster_idle_nodes", "Nodes that are alive and of which nothing is taken";
     AutoscalerActive: "autoscaler_active_nodes", "Nodes that are alive, by group";
     AutoscalerPending: "autoscaler_pending_nodes", "Machines that the autoscaler has asked for and that are no nodes yet";
     AutoscalerFailed: "autoscaler_recently_failed_nodes", "Nodes that died, of those that are remembered, by group";
@@ -96,6 +97,10 @@ gauges! {
     Resources: "ray_resources", "Resources of a node, used and available";
     StoreUsed: "ray_object_store_used_memory", "Bytes of a node's object store that hold objects, rounded up to 1/256 of the store";
     StoreAvailable: "ray_object_store_available_memory", "Bytes of a node's object store that hold no object";
+    StoreObjects: "ray_object_store_num_local_objects", "Objects that a node's store has, in memory or spilled";
+    SpillObjects: "ray_spill_manager_objects", "Objects of a node's store by state";
+    SpillBytes: "ray_spill_manager_objects_bytes", "Bytes of objects that a node's store has spilled";
+    SpillRequests: "ray_spill_manager_request_total", "How often a node's store spilled an object, and brought one back into memory";
     StoreMemory: "ray_object_store_memory", "Bytes of objects by where they lie, rounded as ray_object_store_used_memory is";
     CpuUtilization: "ray_node_cpu_utilization", "The busy part of a node's processors, in percent";
     CpuCount: "ray_node_cpu_count", "Processors of a node, or what a quota leaves of them";
@@ -143,7 +148,12 @@ gauges! {
     DeviceState: "oxiray_device_state", "1 for the state that a device is in";
     DeviceBusy: "oxiray_device_busy_ratio", "The part of the last moments in which a device computed, while somebody has it";
     DeviceMemory: "oxiray_device_memory_bytes", "Bytes of a device's memory that are taken, by whomever, while somebody has it";
-    Waiting: "oxiray_waiting", "Requests that wait for a node";
+    DeviceReturn: "oxiray_device_return_seconds", "How long it took from the end of a holder until its device was free again";
+    GrantSeconds: "oxiray_grant_seconds_total", "For how many seconds devices were granted to a job, by their shares";
+    Quarantined: "oxiray_quarantined_total", "How often a device was taken out of service";
+    LoopStall: "oxiray_loop_stall_seconds", "How long the turns of a daemon's loop took, in which it hears nobody else";
+    ChronicleDropped: "oxiray_chronicle_dropped_total", "Entries of the chronicle that who follows it was not told of, since they were forgotten";
+    Waiting: "oxiray_waiting", "Requests that wait for a node, by what keeps them";
     WaitingOldest: "oxiray_waiting_oldest_seconds", "How long the one that waits longest has waited";
 }
 
@@ -156,6 +166,17 @@ impl ClusterGauge {
 
 /// One value of a gauge of the cluster's: which it is, its tags, and the value.
 pub(crate) type ClusterSample = (ClusterGauge, Vec<(&'static str, String)>, f64);
+
+/// A histogram of the cluster's.
+#[derive(Debug)]
+pub(crate) struct ClusterHistogram {
+    pub(crate) gauge: ClusterGauge,
+    pub(crate) tags: Vec<(&'static str, String)>,
+    /// The upper ends of its buckets, ascending; the last bucket has none.
+    pub(crate) boundaries: Vec<f64>,
+    pub(crate) counts: Vec<u64>,
+    pub(crate) sum: f64,
+}
 
 /// Why a sample is not taken.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
@@ -288,8 +309,14 @@ impl Metrics {
 
     /// In the text format of Prometheus: what the head knows of the cluster and, where that is wanted, what processes
     /// recorded. Each line has the common tags besides its own.
-    pub(crate) fn text(&self, cluster: Vec<ClusterSample>, has_recorded: bool, common: &Tags) -> String {
-        let mut families: BTreeMap<String, Family> = BTreeMap::new();
+    pub(crate) fn text(
+        &self,
+        cluster: Vec<ClusterSample>,
+        histograms: Vec<ClusterHistogram>,
+        has_recorded: bool,
+        common: &Tags,
+    ) -> String {
+        let mut families = families_of(histograms);
         for (gauge, tags, value) in cluster {
             let (name, description) = ClusterGauge::SHOWN[gauge as usize];
             let family = families.entry(name.to_owned()).or_insert_with(|| Family {
@@ -311,12 +338,28 @@ impl Metrics {
     }
 }
 
+fn families_of(histograms: Vec<ClusterHistogram>) -> BTreeMap<String, Family> {
+    let mut families: BTreeMap<String, Family> = BTreeMap::new();
+    for ClusterHistogram { gauge, tags, boundaries, counts, sum } in histograms {
+        let (name, description) = ClusterGauge::SHOWN[gauge as usize];
+        let family = families.entry(name.to_owned()).or_insert_with(|| Family {
+            description: description.into(),
+            kind: MetricKind::Histogram,
+            boundaries,
+            series: BTreeMap::new(),
+        });
+        let tags = tags.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        family.series.insert((tags, None), Series { value: sum, counts });
+    }
+    families
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn text(metrics: &Metrics, cluster: Vec<ClusterSample>) -> String {
-        metrics.text(cluster, true, &Tags::new())
+        metrics.text(cluster, Vec::new(), true, &Tags::new())
     }
 
     fn worker(number: u8) -> WorkerId {
@@ -388,8 +431,32 @@ mod tests {
         assert_eq!(text(&metrics, vec![actors("DEAD", 1.0), actors("ALIVE", 2.0)]), shown);
         let common: Tags =
             [("SessionName", "s"), ("Version", "2")].map(|(key, value)| (key.into(), value.into())).into();
-        let told = metrics.text(vec![actors("DEAD", 1.0)], false, &common);
+        let told = metrics.text(vec![actors("DEAD", 1.0)], Vec::new(), false, &common);
         assert!(told.ends_with("\nray_actors{SessionName=\"s\",State=\"DEAD\",Version=\"2\"} 1.0\n"), "{told}");
+    }
+
+    #[test]
+    fn histograms_of_the_cluster_are_shown_as_such() {
+        let metrics = Metrics::default();
+        let of = |resource: &str, counts: &[u64], sum| ClusterHistogram {
+            gauge: ClusterGauge::DeviceReturn,
+            tags: vec![("resource", resource.to_owned())],
+            boundaries: vec![0.5],
+            counts: counts.into(),
+            sum,
+        };
+        let shown =
+            metrics.text(Vec::new(), vec![of("GPU", &[2, 1], 3.5), of("TPU", &[1, 0], 0.5)], false, &Tags::new());
+        let lines: Vec<&str> = shown.lines().filter(|line| line.contains("GPU")).collect();
+        assert!(shown.contains("# TYPE oxiray_device_return_seconds histogram\n"), "{shown}");
+        let expected = [
+            "oxiray_device_return_seconds_bucket{resource=\"GPU\",le=\"0.5\"} 2",
+            "oxiray_device_return_seconds_bucket{resource=\"GPU\",le=\"+Inf\"} 3",
+            "oxiray_device_return_seconds_sum{resource=\"GPU\"} 3.5",
+            "oxiray_device_return_seconds_count{resource=\"GPU\"} 3",
+        ];
+        assert_eq!(lines, expected);
+        assert!(shown.contains("_count{resource=\"TPU\"} 1\n"), "{shown}");
     }
 
     #[test]

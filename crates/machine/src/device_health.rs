@@ -14,7 +14,7 @@
 use crate::device_checks::DeviceSlot;
 use crate::device_links::{DeviceLinks, LinksChange};
 use oxiray_families::{DeviceFault, DriverWord, Health, Recovery, Slowdown, XidClass};
-use oxiray_wire::state::HealthState;
+use oxiray_wire::state::{HealthState, ServiceCause};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -441,6 +441,21 @@ impl DeviceHealth {
         let needs = self.said.get(device).and_then(|health| health.recovery);
         let is_found_ill = self.ill.get(device).is_some_and(|ill| matches!(ill.cause, Cause::Error | Cause::Driver));
         needs == Some(Recovery::Reboot) && is_found_ill
+    }
+
+    /// Why an ill device is so, in a word.
+    pub(crate) fn service_cause(&self, device: &DeviceSlot) -> ServiceCause {
+        match self.ill.get(device) {
+            None => ServiceCause::Unknown,
+            Some(Illness { check: Check::Failed(_), .. }) => ServiceCause::Error,
+            Some(ill) => match ill.cause {
+                Cause::Error => ServiceCause::Error,
+                Cause::Driver => ServiceCause::Driver,
+                Cause::Hand => ServiceCause::Drained,
+                Cause::Returning => ServiceCause::Check,
+                Cause::Suspicion => ServiceCause::Suspicion,
+            },
+        }
     }
 
     /// What is known of whether a device is well (HEALTH-5).

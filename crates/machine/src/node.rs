@@ -60,7 +60,7 @@ use oxiray_ids::{Chance, JobId};
 use oxiray_resources::Ledger;
 use oxiray_wire::Message;
 use oxiray_wire::message::{WorkerToMachine, WorkerToNode};
-use oxiray_wire::state::NodeStatistics;
+use oxiray_wire::state::{DaemonStatistics, NodeStatistics};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
@@ -87,6 +87,8 @@ struct Usage {
     store_used: u64,
     /// How the machine is, until the head is told.
     untold: Option<NodeStatistics>,
+    /// How its daemon is, likewise.
+    untold_of_daemon: Option<DaemonStatistics>,
 }
 
 /// The mind of one machine.

@@ -193,6 +193,7 @@ impl Daemon {
                     let (metrics, spilled) = (self.children.metrics_place(), self.objects.store.figures().spilled);
                     let memory = found.memory.map(|memory| MemoryStatistics { spilled, ..memory });
                     self.core.machine_measured(NodeStatistics { metrics, memory, ..*found });
+                    self.core.daemon_measured(self.objects.store.counted(self.turn.counted()));
                 }
             }
         }

@@ -3,7 +3,7 @@
 mod times;
 
 use oxiray_machine::Key;
-use oxiray_wire::state::TurnFigures;
+use oxiray_wire::state::{DaemonStatistics, TurnFigures};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use times::TurnTimes;
 
@@ -42,6 +42,10 @@ impl Turn {
 
     pub(crate) fn figures(&self) -> TurnFigures {
         self.times.figures()
+    }
+
+    pub(crate) fn counted(&self) -> DaemonStatistics {
+        self.times.counted()
     }
 
     /// Somebody asks how things are, and is answered at the end of the turn.

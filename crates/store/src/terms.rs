@@ -142,6 +142,10 @@ pub struct Stats {
     pub unsealed: usize,
     /// Objects on disk.
     pub spilled: usize,
+    /// How many objects were written to disk.
+    pub spills: u64,
+    /// How many were read back into memory.
+    pub restores: u64,
     /// Requests that wait for room, for a seal or for the disk.
     pub waiting: usize,
     /// Memory files, and files on disk that clients have mapped.

@@ -13,8 +13,8 @@ use crate::message::{
 use crate::shape::{self, Shape};
 use crate::state::{
     ActorPhase, ChronicleEvent, ChronicleKind, DemandKind, DeviceService, DeviceTier, ExitKind, GroupScheduling,
-    GroupState, HealthState, IsolationMode, MemoryTier, ProcessRole, ProfileKind, ReplicaPhase, StateKind, TaskKind,
-    WorkerDuty,
+    GroupState, HealthState, IsolationMode, MemoryTier, ProcessRole, ProfileKind, ReplicaPhase, ServiceCause,
+    StateKind, TaskKind, WorkerDuty,
 };
 use bytes::{Buf, BufMut, Bytes};
 use oxiray_ids::{
@@ -492,7 +492,7 @@ macro_rules! numbered {
 
 numbered! {
     AskedIsolation, DeviceAction, KeyValueAction, LabelOperator, LogAction, MetricKind, ObjectUse, OutOfMemory, StrategyKind, SubmissionAction, SubmissionState,
-    TaskStage, TokenAction, ActorPhase, ChronicleEvent, ChronicleKind, DemandKind, DeviceService, DeviceTier, ExitKind, GroupScheduling, GroupState, HealthState,
+    TaskStage, TokenAction, ActorPhase, ChronicleEvent, ChronicleKind, DemandKind, DeviceService, DeviceTier, ExitKind, GroupScheduling, GroupState, HealthState, ServiceCause,
     HoldingPhase, IsolationMode, MemoryTier, ProcessRole, ProfileKind, StateKind, TaskKind, WorkerDuty,
 }
 

@@ -34,12 +34,15 @@ pub use rows::{
     ActorRow, ActorSurroundings, BundleRow, DriverProcess, EnvironmentRow, GoneRow, GroupRow, JobRow, Lifetime,
     NodeDaemon, NodeRow, ObjectRow, ProcessStacks, Slots, Tables, TaskRow, TaskSurroundings, WorkerExit, WorkerRow,
 };
-pub use statistics::{DiskSpace, Flow, MeasuredNode, MemoryStatistics, MetricsPlace, NodeStatistics, WorkerStatistics};
+pub use statistics::{
+    DaemonStatistics, DiskSpace, Flow, MeasuredNode, MemoryStatistics, MetricsPlace, NodeStatistics, TURN_STEPS_MS,
+    WorkerStatistics,
+};
 pub use summary::{AttemptCount, CallCounts, ObjectCounts, Summary};
 pub use words::{
     ActorPhase, ChronicleEvent, ChronicleKind, DemandKind, DeviceService, DeviceTier, ExitKind, GroupScheduling,
-    GroupState, HealthState, IsolationMode, MemoryTier, ProcessRole, ProfileKind, Severity, StateKind, TaskKind,
-    WorkerDuty,
+    GroupState, HealthState, IsolationMode, MemoryTier, ProcessRole, ProfileKind, ServiceCause, Severity, StateKind,
+    TaskKind, WorkerDuty,
 };
 
 use oxiray_fields::Fields;

@@ -81,6 +81,7 @@ impl Chronicle {
             |entry: &ChronicleEntry| entry.device.as_ref().is_some_and(|part| part.grant > 0 && is_meant(part));
         let over: Vec<ChronicleEntry> = self.standing_of(node).filter(is_grant).collect();
         for entry in over {
+            self.device_time.is_not_returned(&entry);
             self.write(at_ms, ChronicleEntry { event: ChronicleEvent::DeviceFree, text: String::new(), ..entry });
         }
     }
@@ -131,6 +132,9 @@ impl Chronicle {
         now: &DeviceCondition,
     ) {
         let device = host.device(&now.resource, now.slot);
+        if now.reason.is_some() && self.standing_on(host.node, &device, About::Service).is_none() {
+            self.device_time.taken_out_of_service(now.cause);
+        }
         let mut write = |event, text: &str| {
             let (node, device, text) = (Some(host.node), Some(device.clone()), text.to_owned());
             self.write(at_ms, ChronicleEntry { event, node, device, text, ..ChronicleEntry::default() });

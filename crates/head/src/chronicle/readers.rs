@@ -34,6 +34,8 @@ pub(crate) struct Readers {
     /// The last entry that those who waited were told of.
     told: u64,
     telling: Periodic,
+    /// How many entries followers were not told of (CHRONICLE-4).
+    pub(crate) missed: u64,
 }
 
 impl Readers {
@@ -56,6 +58,7 @@ impl Readers {
         let is_behind = had_more || cursor.number < self.told || !chronicle.is_ours(cursor);
         let batch = if is_behind { answer(&mut asked, chronicle) } else { None };
         let has_more = batch.as_ref().is_some_and(|batch| batch.has_more);
+        self.missed = self.missed.saturating_add(batch.as_ref().map_or(0, missed));
         self.by_key.insert(from, Reader { waiting: batch.is_none().then_some(asked), has_more });
         Ok(batch)
     }
@@ -79,6 +82,7 @@ impl Readers {
         for (key, reader) in &mut self.by_key {
             if let Some(batch) = reader.waiting.as_mut().and_then(|asked| answer(asked, chronicle)) {
                 *reader = Reader { waiting: None, has_more: batch.has_more };
+                self.missed = self.missed.saturating_add(missed(&batch));
                 answers.push((*key, batch));
             }
         }
@@ -88,6 +92,11 @@ impl Readers {
     pub(crate) fn alarm_rang(&mut self) {
         self.telling.alarm_rang();
     }
+}
+
+/// How many entries an answer passes over.
+fn missed(batch: &ChronicleBatch) -> u64 {
+    batch.gap.map_or(0, |gap| (gap.to + 1).saturating_sub(gap.from))
 }
 
 /// The answer; where there is none, the question goes on from where was looked.

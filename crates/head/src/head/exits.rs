@@ -175,6 +175,7 @@ impl HeadCore {
         for forgotten in self.jobs.known.end(job, end, self.clock.wall_ms, |job| details.contains_key(&job)) {
             self.durable.touch(Row::Job(forgotten));
             self.figures.ended_tasks.forget(forgotten);
+            self.figures.chronicle.device_time.forget(forgotten);
         }
         if !was_over {
             self.note_job(ChronicleEvent::JobEnded, job);

@@ -1,11 +1,18 @@
 //! What processes count and measure: taken in, and shown beside what the head knows of the cluster.
 
 use super::HeadCore;
-use crate::amounts::by_name;
+use crate::amounts::{available_of, by_name, total_of};
+use crate::chronicle::{RETURN_STEPS_S, Returns};
+use crate::demands::Need;
+use crate::growth::Growth;
 use crate::machine_gauges::MachineGauges;
-use crate::metrics::{ClusterGauge, ClusterSample, MetricKind as Kind, Sample, Tags};
+use crate::members::Member;
+use crate::metrics::{ClusterGauge, ClusterHistogram, ClusterSample, MetricKind as Kind, Sample, Tags};
 use crate::workers::{Duty, Worker};
+use oxiray_ids::JobId;
 use oxiray_machine::Key;
+use oxiray_resources::{Demand, ResourceName};
+use oxiray_scheduler::{Fleet, Found, Near};
 use oxiray_state::{actor_state, is_pending};
 use oxiray_wire::message::{MetricKind, MetricSample, Metrics, MetricsQuery, MetricsReport};
 use oxiray_wire::state::{ActorPhase, ChronicleEntry, ChronicleEvent, DemandKind, ExitKind};
@@ -44,9 +51,11 @@ impl HeadCore {
         let own = self.members.member_with(asker);
         let is_of_head = own == crate::members::OWN;
         let mut gauges: Vec<ClusterSample> = Vec::new();
+        let mut histograms: Vec<ClusterHistogram> = Vec::new();
         for (key, member) in self.members.by_key.iter().filter(|(key, _)| **key == own || !asked.is_export) {
             let place = MachineGauges::of(member, *key == crate::members::OWN);
             gauges.extend(place.offers());
+            histograms.extend(place.turns());
             if *key == own {
                 gauges.extend(place.measures());
                 gauges.extend(place.components(&self.names_of_workers(own)));
@@ -55,12 +64,15 @@ impl HeadCore {
         }
         if is_of_head || !asked.is_export {
             gauges.extend(self.gauges_of_cluster(asked.leaves_names_out));
+            gauges.extend(self.gauges_of_waiting());
+            gauges.extend(self.gauges_of_grants());
+            histograms.extend(self.returns_of_devices());
         }
         let common: Tags = if asked.is_export { self.common_tags() } else { Tags::new() };
         let has_recorded = is_of_head || !asked.is_export;
         let report = MetricsReport {
             request: asked.request,
-            text: self.figures.metrics.text(gauges, has_recorded, &common),
+            text: self.figures.metrics.text(gauges, histograms, has_recorded, &common),
             notes: self.figures.metrics.notes().collect(),
         };
         self.send(asker, report);
@@ -112,7 +124,12 @@ impl HeadCore {
             let tags = [("Name", name.clone()), ("NodeAddress", address.clone()), ("Type", duty.name().to_owned())];
             (gauge, tags.into(), count as f64)
         }));
-        gauges.extend(self.gauges_of_waiting());
+        let dropped = self.figures.readers.missed;
+        gauges.push((ClusterGauge::ChronicleDropped, Vec::new(), dropped as f64));
+        let quarantined = self.figures.chronicle.device_time.quarantined();
+        gauges.extend(quarantined.map(|(cause, count)| {
+            (ClusterGauge::Quarantined, vec![("reason", cause.name().to_owned())], count as f64)
+        }));
         gauges.extend(self.gauges_of_growth());
         gauges
     }
@@ -161,27 +178,60 @@ impl HeadCore {
         counts
     }
 
-    fn gauges_of_waiting(&self) -> Vec<ClusterSample> {
+    /// For how long devices were granted, by whose grants they were.
+    fn gauges_of_grants(&mut self) -> Vec<ClusterSample> {
+        let granted = self.figures.chronicle.device_time.granted_seconds(self.clock.wall_ms);
+        let one = |(resource, job, seconds): (&str, Option<JobId>, f64)| {
+            let job = job.map(|job| job.hex()).unwrap_or_default();
+            (ClusterGauge::GrantSeconds, vec![("job", job), ("resource", resource.to_owned())], seconds)
+        };
+        granted.map(one).collect()
+    }
+
+    fn returns_of_devices(&self) -> Vec<ClusterHistogram> {
+        let returns = self.figures.chronicle.device_time.returns();
+        let one = |(resource, returns): (&str, &Returns)| ClusterHistogram {
+            gauge: ClusterGauge::DeviceReturn,
+            tags: vec![("resource", resource.to_owned())],
+            boundaries: RETURN_STEPS_S.to_vec(),
+            counts: returns.counts.to_vec(),
+            sum: returns.seconds,
+        };
+        returns.map(one).collect()
+    }
+
+    fn gauges_of_waiting(&mut self) -> Vec<ClusterSample> {
         let mut by_kind: BTreeMap<DemandKind, (usize, f64)> = BTreeMap::new();
+        let mut by_reason: BTreeMap<(DemandKind, WaitReason, String), usize> = BTreeMap::new();
         let mut wanted_amounts: BTreeMap<String, f64> = BTreeMap::new();
         for waiting in self.pending.queue.waiting() {
             let Some(wanted) = self.pending.wanted.get(waiting.oldest) else { continue };
             let (count, oldest_s) = by_kind.entry(wanted.want.kind()).or_default();
             let seconds = self.clock.now.saturating_duration_since(wanted.since).as_secs_f64();
             (*count, *oldest_s) = (*count + waiting.count, oldest_s.max(seconds));
+            let reason = WaitReason::of(waiting.resource_request, &mut self.members.fleet, &self.growth);
+            let kept = (wanted.want.kind(), reason, sought(waiting.resource_request));
+            *by_reason.entry(kept).or_default() += waiting.count;
             let demand = waiting.resource_request.demand().map(|demand| by_name(demand.iter()));
             for (name, amount) in demand.into_iter().flatten() {
                 *wanted_amounts.entry(name).or_default() += amount * waiting.count as f64;
             }
         }
-        let tasks = by_kind.get(&DemandKind::Task).map_or(0, |(count, _)| *count);
-        let reason = vec![("Reason", "WaitingForResources".to_owned())];
-        let mut gauges = vec![(ClusterGauge::Unscheduled, reason, tasks as f64)];
-        for (kind, (count, oldest_s)) in by_kind {
-            let tags = || vec![("kind", kind.name().to_owned())];
-            gauges.push((ClusterGauge::Waiting, tags(), count as f64));
-            gauges.push((ClusterGauge::WaitingOldest, tags(), oldest_s));
+        let mut unscheduled = BTreeMap::from([(WaitReason::Busy.in_words_of_ray(), 0)]);
+        for ((_, reason, _), count) in by_reason.iter().filter(|((kind, ..), _)| *kind == DemandKind::Task) {
+            *unscheduled.entry(reason.in_words_of_ray()).or_default() += *count;
         }
+        let reason = |(reason, count): (&str, usize)| {
+            (ClusterGauge::Unscheduled, vec![("Reason", reason.to_owned())], count as f64)
+        };
+        let mut gauges: Vec<ClusterSample> = unscheduled.into_iter().map(reason).collect();
+        gauges.extend(by_reason.into_iter().map(|((kind, reason, resource), count)| {
+            let tags = [("kind", kind.name()), ("reason", reason.name()), ("resource", &resource)];
+            (ClusterGauge::Waiting, tags.map(|(key, value)| (key, value.to_owned())).to_vec(), count as f64)
+        }));
+        gauges.extend(by_kind.into_iter().map(|(kind, (_, oldest_s))| {
+            (ClusterGauge::WaitingOldest, vec![("kind", kind.name().to_owned())], oldest_s)
+        }));
         let wanted = |(name, amount)| (ClusterGauge::AutoscalerWanted, vec![("resource", name)], amount);
         gauges.extend(wanted_amounts.into_iter().map(wanted));
         gauges
@@ -199,6 +249,9 @@ impl HeadCore {
             counts
         };
         let active = counts(self.members.by_key.values().map(|member| group(&member.view.labels)).collect());
+        let is_idle = |member: &&Member| total_of(&member.view) == available_of(&member.view);
+        let idle = self.members.by_key.values().filter(is_idle).map(|member| group(&member.view.labels));
+        let idle = counts(idle.collect());
         let failed = counts(self.members.lost.iter().map(|lost| group(&lost.view.labels)).collect());
         let state = self.growth.shown().unwrap_or_default();
         let pending = state.groups.iter().map(|group| {
@@ -217,6 +270,7 @@ impl HeadCore {
         [
             of(ClusterGauge::ActiveNodes, "node_type", &active),
             of(ClusterGauge::FailedNodes, "node_type", &failed),
+            of(ClusterGauge::IdleNodes, "node_type", &idle),
             of(ClusterGauge::PendingNodes, "node_type", &pending),
             of(ClusterGauge::AutoscalerActive, "NodeType", &active),
             of(ClusterGauge::AutoscalerPending, "NodeType", &pending),
@@ -225,6 +279,79 @@ impl HeadCore {
         ]
         .concat()
     }
+}
+
+/// What keeps something that waits from a node: what `oxiray explain` says, in a word that costs no look at every node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum WaitReason {
+    /// Others hold what it needs.
+    Busy,
+    /// There is room, and its worker process or its turn comes.
+    Starting,
+    /// Nothing is free within its placement group's bundles.
+    Bundle,
+    /// A placement group whose bundles do not all find room.
+    Group,
+    /// No node could meet it, and the autoscaler may bring one.
+    Autoscaler,
+    /// No node could meet it.
+    Never,
+}
+
+impl WaitReason {
+    fn of(need: &Need, fleet: &mut Fleet, growth: &Growth) -> Self {
+        let resource_request = match need {
+            Need::ResourceRequest(resource_request) => resource_request,
+            Need::Within { .. } => return Self::Bundle,
+            Need::Group(_) => return Self::Group,
+        };
+        match fleet.find(resource_request, &Near::default()) {
+            Found::On(_) => Self::Starting,
+            Found::Busy => Self::Busy,
+            Found::Never if growth.group_for(resource_request).is_some() => Self::Autoscaler,
+            Found::Never => Self::Never,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Busy => "busy",
+            Self::Starting => "starting",
+            Self::Bundle => "bundle",
+            Self::Group => "group",
+            Self::Autoscaler => "autoscaler",
+            Self::Never => "never",
+        }
+    }
+
+    /// What boards made for Ray know.
+    fn in_words_of_ray(self) -> &'static str {
+        match self {
+            Self::Busy | Self::Bundle | Self::Group => "WaitingForResources",
+            Self::Starting => "WaitingForWorkers",
+            Self::Autoscaler | Self::Never => "WaitingForNodes",
+        }
+    }
+}
+
+/// The resource by which something that waits is counted: that of its devices, or else its CPUs. The names of other resources are
+/// the programs' to choose, and there is no end to them.
+fn sought(need: &Need) -> String {
+    let bundles = match need {
+        Need::Group(group) => &group.bundles[..],
+        Need::ResourceRequest(_) | Need::Within { .. } => &[],
+    };
+    let demands = || need.demand().into_iter().chain(bundles.iter().map(|bundle| &bundle.demand));
+    let has = |demand: &Demand, name: &ResourceName| demand.iter().any(|(asked, _)| asked == name);
+    if let Some((device, _)) = demands().find_map(|demand| demand.devices().next()) {
+        return device.source().to_string();
+    }
+    let kind = match demands().find(|demand| has(demand, &ResourceName::CPU)) {
+        Some(_) => ResourceName::CPU.as_str(),
+        None if demands().all(Demand::is_nothing) => "",
+        None => OTHER_NAMES,
+    };
+    kind.to_owned()
 }
 
 /// Counts as series, with tags that all of them have. The first [`NAMES_MAX`] names of a job have their own, unless names

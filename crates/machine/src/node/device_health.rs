@@ -11,7 +11,7 @@ use oxiray_accelerators::DeviceUse as Found;
 use oxiray_families::XidClass;
 use oxiray_ids::JobId;
 use oxiray_wire::message::{DeviceAction, DeviceErrors, DeviceErrorsQuery, DeviceOrder};
-use oxiray_wire::state::DeviceCondition;
+use oxiray_wire::state::{DeviceCondition, ServiceCause};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -220,8 +220,21 @@ impl NodeCore {
                 notes: health.notes(device).into_iter().chain(violations).collect(),
                 foreign: foreign.of(device),
                 needs_restart: health.needs_restart(device),
+                cause: self.service_cause(device),
             }
         };
         known.into_iter().map(condition).collect()
+    }
+
+    /// Why a device is out of service: the kind of the reason that is told.
+    fn service_cause(&self, device: &DeviceSlot) -> ServiceCause {
+        let Devices { out_of_service, health, doctor, measured, occupied, .. } = &self.devices;
+        match out_of_service.get(device).and_then(|reasons| reasons.keys().next()) {
+            None => ServiceCause::Unknown,
+            by if by == doctor.as_ref() => health.service_cause(device),
+            by if by == measured.driver.as_ref() => ServiceCause::Lost,
+            Some(by) if occupied.contains_key(by) || self.workers.contains_key(by) => ServiceCause::ProcessLeft,
+            Some(_) => ServiceCause::MemoryLeft,
+        }
     }
 }

@@ -16,7 +16,7 @@ use oxiray_wire::message::{
     DevicesFree, Environment, Failure, FailureCode, HeadOrder, JobAnnounced, NodeJoin, NodeReport, NodeState, Notice,
     Place, PlaceRefused, Placed,
 };
-use oxiray_wire::state::{HealthState, NodeStatistics};
+use oxiray_wire::state::{DaemonStatistics, HealthState, NodeStatistics};
 use std::collections::BTreeMap;
 
 /// How a node gets fences, for who must have one.
@@ -290,6 +290,11 @@ impl NodeCore {
         self.usage.untold = Some(found);
     }
 
+    /// How its daemon is: the head is told with the machine's statistics.
+    pub fn daemon_measured(&mut self, found: DaemonStatistics) {
+        self.usage.untold_of_daemon = Some(found);
+    }
+
     /// Tells the head what the ledger has, where that changed.
     pub fn tell_state(&mut self) {
         let Some(order) = self.head.as_ref().map(|head| head.order) else { return };
@@ -297,11 +302,12 @@ impl NodeCore {
         let (bundles, dissolved) = self.changed_bundles_for_head();
         let holdings = self.changed_holdings();
         let statistics = self.usage.untold.take();
+        let daemon = self.usage.untold_of_daemon.take_if(|_| statistics.is_some());
         let head = self.head.as_mut().expect("it was just found");
         let is_new = head.told != state || !bundles.is_empty() || !dissolved.is_empty();
         if is_new || !holdings.is_empty() || statistics.is_some() {
             head.told = state.clone();
-            self.report(NodeState { bundles, dissolved, holdings, statistics, ..state });
+            self.report(NodeState { bundles, dissolved, holdings, statistics, daemon, ..state });
         }
     }
 

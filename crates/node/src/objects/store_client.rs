@@ -9,6 +9,7 @@ use oxiray_store::{
     WriteMapping,
 };
 use oxiray_wire::message::{Allocated, FailureCode, Pinned, SegmentRetired, Stamp, StoreRefused, StoreToClient};
+use oxiray_wire::state::{DaemonStatistics, TurnFigures};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -261,7 +262,7 @@ impl StoreClient {
         StoreFigures {
             pid: 0,
             limits: Default::default(),
-            turns: oxiray_wire::state::TurnFigures::default(),
+            turns: TurnFigures::default(),
             memory: None,
             capacity: stats.capacity,
             used: stats.used,
@@ -269,6 +270,19 @@ impl StoreClient {
             spilled: stats.spilled_bytes,
             objects: stats.objects,
             files: stats.files,
+        }
+    }
+
+    /// The same for the head's metrics, beside what was counted of the daemon.
+    pub(crate) fn counted(&self, daemon: DaemonStatistics) -> DaemonStatistics {
+        let stats = self.store.stats();
+        DaemonStatistics {
+            objects: stats.objects as u64,
+            pinned: stats.pinned as u64,
+            spilled: stats.spilled as u64,
+            spills: stats.spills,
+            restores: stats.restores,
+            ..daemon
         }
     }
 

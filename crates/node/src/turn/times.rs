@@ -1,7 +1,7 @@
 //! How long the turns of the daemon's loop take: from the return of epoll until the next wait, in which nobody else is
 //! heard. A histogram of fixed size, so that what is kept of a turn does not grow.
 
-use oxiray_wire::state::TurnFigures;
+use oxiray_wire::state::{DaemonStatistics, TURN_STEPS_MS, TurnFigures};
 use std::time::{Duration, Instant};
 
 /// A power of two is divided into so many buckets: a percentile is known to an eighth.
@@ -14,15 +14,14 @@ const BUCKETS: usize = 192;
 pub(crate) const LONG: Duration = Duration::from_millis(5);
 /// The least time between two such lines.
 const LINE_PERIOD: Duration = Duration::from_secs(10);
-/// For these lengths in milliseconds a line says how many turns were longer.
-const SHOWN_MS: [u64; 10] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];
 
 /// The turns since the daemon began.
 #[derive(Debug)]
 pub(crate) struct TurnTimes {
     counts: [u64; BUCKETS],
-    longer: [u64; SHOWN_MS.len()],
+    longer: [u64; TURN_STEPS_MS.len()],
     count: u64,
+    total: Duration,
     longest: Duration,
     /// When the last line was written, and whether there was a long turn since.
     told_at: Option<Instant>,
@@ -49,8 +48,9 @@ impl TurnTimes {
     pub(crate) fn new() -> Self {
         Self {
             counts: [0; BUCKETS],
-            longer: [0; SHOWN_MS.len()],
+            longer: [0; TURN_STEPS_MS.len()],
             count: 0,
+            total: Duration::ZERO,
             longest: Duration::ZERO,
             told_at: None,
             is_news: false,
@@ -61,10 +61,11 @@ impl TurnTimes {
     pub(crate) fn ended(&mut self, took: Duration, now: Instant) -> bool {
         let microseconds = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         self.counts[bucket_of(microseconds)] += 1;
-        for (longer, _) in self.longer.iter_mut().zip(SHOWN_MS).filter(|(_, shown)| microseconds > shown * 1000) {
+        for (longer, _) in self.longer.iter_mut().zip(TURN_STEPS_MS).filter(|(_, shown)| microseconds > shown * 1000) {
             *longer += 1;
         }
         self.count += 1;
+        self.total = self.total.saturating_add(took);
         self.longest = self.longest.max(took);
         self.is_news |= took > LONG;
         let is_due = self.is_news && self.told_at.is_none_or(|told| now >= told + LINE_PERIOD);
@@ -72,6 +73,13 @@ impl TurnTimes {
             (self.told_at, self.is_news) = (Some(now), false);
         }
         is_due
+    }
+
+    /// For the head's metrics.
+    pub(crate) fn counted(&self) -> DaemonStatistics {
+        let turns_us = u64::try_from(self.total.as_micros()).unwrap_or(u64::MAX);
+        let longer_turns = self.longer.to_vec();
+        DaemonStatistics { turns: self.count, turns_us, longer_turns, ..DaemonStatistics::default() }
     }
 
     pub(crate) fn figures(&self) -> TurnFigures {
@@ -90,7 +98,7 @@ impl TurnTimes {
     pub(crate) fn line(&self) -> String {
         let TurnFigures { count, p999_us, longest_us } = self.figures();
         let longer: Vec<String> =
-            SHOWN_MS.iter().zip(&self.longer).map(|(shown, count)| format!("{shown} ms: {count}")).collect();
+            TURN_STEPS_MS.iter().zip(&self.longer).map(|(shown, count)| format!("{shown} ms: {count}")).collect();
         format!(
             "turns of the loop of process {}: {count}, 99.9 % within {:.3} ms, the longest {:.3} ms; longer than {}",
             std::process::id(),
@@ -130,6 +138,9 @@ mod tests {
         assert_eq!(times.figures(), TurnFigures { count: 1000, p999_us: 104, longest_us: 70_000 });
         times.ended(Duration::from_millis(30), now);
         assert_eq!(times.figures().p999_us, 30_720, "two of a thousand are long");
+        let counted = times.counted();
+        assert_eq!((counted.turns, counted.turns_us), (1001, 999 * 100 + 100_000));
+        assert_eq!(counted.longer_turns, [2, 2, 2, 2, 2, 1, 0, 0, 0, 0]);
         assert!(times.line().ends_with("20 ms: 2, 50 ms: 1, 100 ms: 0, 200 ms: 0, 500 ms: 0, 1000 ms: 0"));
     }
 

@@ -66,11 +66,14 @@ pub(super) struct Disk {
     files_refused: Option<String>,
     /// Spilled objects lie elsewhere than such files: one may take more when the other does not.
     is_apart: bool,
+    /// How many objects were written, and how many were read back into memory.
+    pub(super) spills: u64,
+    pub(super) restores: u64,
 }
 
 impl Disk {
     pub(super) fn new(limit: u64, is_apart: bool) -> Self {
-        Self { limit, used: 0, spills_refused: None, files_refused: None, is_apart }
+        Self { limit, used: 0, spills_refused: None, files_refused: None, is_apart, spills: 0, restores: 0 }
     }
 
     pub(super) fn used(&self) -> u64 {
@@ -197,6 +200,7 @@ impl Book {
         match (segment, result) {
             (Some((object, segment)), Ok(())) => {
                 self.objects.get_mut(&object).expect("found above").place = Place::Spilled { file: job };
+                self.disk.spills += 1;
                 self.segments.release(segment, &mut self.out);
                 self.out.push_back(Effect::Tell(Event::Spilled { object }));
             }
@@ -217,6 +221,7 @@ impl Book {
         let size = known.size;
         match result {
             Ok(()) => {
+                self.disk.restores += 1;
                 known.kept = self.limits.is_storage.then_some(file);
                 self.arrive(object, segment);
                 if self.limits.is_storage {

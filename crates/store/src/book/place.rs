@@ -154,6 +154,8 @@ impl Book {
                         | Place::Lost { .. }
                 )
             }),
+            spills: self.disk.spills,
+            restores: self.disk.restores,
             waiting: self.waiting.len(),
             files: self.segments.len(),
         }

@@ -64,6 +64,7 @@ fn full_memory_spills_what_was_unused_for_longest() {
     assert!(world.pin(3, 5, 2).is_empty());
     while world.finish_job(Ok(())) {}
     assert!(matches!(world.take()[..], [Event::Pinned { .. }]));
+    assert_eq!((world.book.stats().spills, world.book.stats().restores), (2, 1));
 }
 
 #[test]

@@ -7,7 +7,9 @@ use super::{
     ActorCreate, Amount, BundleAsked, BundleFree, BundleName, ConnectionTicket, Driver, Environment, Failure,
     OutOfMemory,
 };
-use crate::state::{DeviceCondition, DeviceFiles, DeviceIsolation, DeviceMemory, NodeIsolation, NodeStatistics};
+use crate::state::{
+    DaemonStatistics, DeviceCondition, DeviceFiles, DeviceIsolation, DeviceMemory, NodeIsolation, NodeStatistics,
+};
 use bytes::Bytes;
 use oxiray_fields::Fields;
 use oxiray_ids::{ActorId, BundleNumber, JobId, NodeId, PlacementGroupId, WorkerId, WorkerNumber};
@@ -168,6 +170,9 @@ pub struct NodeState {
     /// How it keeps processes from devices; nothing where it has none.
     #[field(22)]
     pub isolation: Option<NodeIsolation>,
+    /// How its daemon is, where the machine was measured anew.
+    #[field(23)]
+    pub daemon: Option<DaemonStatistics>,
 }
 
 /// A part of a device that is granted.

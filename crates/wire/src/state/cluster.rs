@@ -2,7 +2,7 @@
 
 use super::device_memory::DeviceMemory;
 use super::rows::{ActorRow, GroupRow, NodeRow, WorkerRow};
-use super::words::{DemandKind, DeviceService, DeviceTier, HealthState, IsolationMode, MemoryTier};
+use super::words::{DemandKind, DeviceService, DeviceTier, HealthState, IsolationMode, MemoryTier, ServiceCause};
 use super::{Amounts, AutoscalerState, StandingRecord};
 use crate::message::DeviceUse;
 use oxiray_fields::Fields;
@@ -197,6 +197,9 @@ pub struct DeviceCondition {
     /// Whether it is out of service until its machine is started again, as its driver says.
     #[field(8)]
     pub needs_restart: bool,
+    /// The reason in a word.
+    #[field(9)]
+    pub cause: ServiceCause,
 }
 
 /// What was ordered of a device.

@@ -78,6 +78,38 @@ pub struct MeasuredNode {
     pub version: String,
 }
 
+/// The lengths of turns of a daemon's loop, in milliseconds, of which it counts how many were longer.
+pub const TURN_STEPS_MS: [u64; 10] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];
+
+/// What a daemon has done since it started, and what its store has, as told with the machine's statistics.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
+pub struct DaemonStatistics {
+    /// How many turns its loop took.
+    #[field(1)]
+    pub turns: u64,
+    /// How long they took together, in microseconds.
+    #[field(2)]
+    pub turns_us: u64,
+    /// How many of them were longer than each of [`TURN_STEPS_MS`].
+    #[field(3)]
+    pub longer_turns: Vec<u64>,
+    /// Objects that its store has, wherever they lie.
+    #[field(4)]
+    pub objects: u64,
+    /// Those of them that processes have mapped.
+    #[field(5)]
+    pub pinned: u64,
+    /// Those of them that are spilled.
+    #[field(6)]
+    pub spilled: u64,
+    /// How many objects its store has spilled.
+    #[field(7)]
+    pub spills: u64,
+    /// How many of them it has brought back into memory.
+    #[field(8)]
+    pub restores: u64,
+}
+
 /// What goes on for as long as the machine runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Fields)]
 pub struct Flow {

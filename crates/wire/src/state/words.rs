@@ -261,6 +261,28 @@ words! {
         Quarantined = 2: "quarantined",
     }
 
+    /// Why a device is out of service, in a word.
+    ServiceCause {
+        /// Nobody tells, or it is in service.
+        Unknown = 0: "unknown",
+        /// A person drained it.
+        Drained = 1: "drained",
+        /// It is checked before it is given to people again.
+        Check = 2: "check",
+        /// It had an error, or did not pass its check.
+        Error = 3: "error",
+        /// Its driver needs something before it may be used again.
+        Driver = 4: "driver",
+        /// What ran on it failed, and succeeded elsewhere.
+        Suspicion = 5: "suspicion",
+        /// Its driver has lost it.
+        Lost = 6: "lost",
+        /// A dead process has memory of it, or nobody can tell.
+        MemoryLeft = 7: "memory_left",
+        /// A process that had it does not end, or what it started is there.
+        ProcessLeft = 8: "process_left",
+    }
+
     /// What is known of whether a device is well.
     HealthState {
         /// Nobody tells.

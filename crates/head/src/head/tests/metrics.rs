@@ -4,9 +4,13 @@ use super::{CPU, GPU, World, request};
 use crate::members::OWN;
 use oxiray_accelerators::DeviceUse;
 use oxiray_families::{ProcessMemory, Usage};
+use oxiray_machine::Residue;
 use oxiray_wire::Message;
-use oxiray_wire::message::{EndedCalls, MetricsQuery, NodeState, StateQuery, TaskLog};
-use oxiray_wire::state::{Flow, MemoryStatistics, NodeStatistics, StateKind, WorkerStatistics};
+use oxiray_wire::message::{
+    DeviceAction, DeviceAsked, EndedCalls, LeaseReturn, MetricsQuery, NodeState, StateQuery, TaskLog,
+};
+use oxiray_wire::state::{DaemonStatistics, Flow, MemoryStatistics, NodeStatistics, StateKind, WorkerStatistics};
+use std::time::Duration;
 
 fn measured(cpu_permille: u32) -> NodeStatistics {
     let worker = WorkerStatistics { pid: 7, resident_kib: 2048, own_kib: 1024, cpu_permille: 250, files: 9 };
@@ -117,7 +121,8 @@ fn names_of_tasks_and_what_waits_are_told() {
     world.settle();
     let all = text(&mut world, &MetricsQuery::default());
     assert!(all.contains("State=\"RUNNING\"} 1.0") && all.contains("State=\"PENDING_NODE_ASSIGNMENT\"} 1.0"), "{all}");
-    assert!(all.contains("oxiray_waiting{kind=\"task\"} 1.0"), "{all}");
+    assert!(all.contains("oxiray_waiting{kind=\"task\",reason=\"busy\",resource=\"CPU\"} 1.0"), "{all}");
+    assert!(all.contains("ray_scheduler_unscheduleable_tasks{Reason=\"WaitingForResources\"} 1.0"), "{all}");
     assert!(!all.contains("SessionName"), "{all}");
     let few = text(&mut world, &MetricsQuery { leaves_names_out: true, ..MetricsQuery::default() });
     assert!(
@@ -160,4 +165,87 @@ fn what_ended_is_counted_by_name_attempt_and_end_as_long_as_its_job_is_remembere
     world.core.driver_left(driver);
     world.settle();
     assert!(text(&mut world, &MetricsQuery::default()).contains("ray_finished_jobs_total 1.0\n"));
+}
+
+#[test]
+fn what_devices_were_granted_for_how_long_they_returned_and_why_they_were_taken_out_is_counted() {
+    let mut world = World::new(1, 2);
+    let driver = world.driver();
+    world.residue = Some(Residue::Held);
+    world.core.set_wall_clock(1_000_000);
+    world.say(driver, request(1, &[GPU]));
+    let (lease, worker) = world.granted(driver, 1);
+    world.core.set_wall_clock(1_004_000);
+    let shown = text(&mut world, &MetricsQuery::default());
+    let granted =
+        |seconds: &str| format!("oxiray_grant_seconds_total{{job=\"01000000\",resource=\"GPU\"}} {seconds}\n");
+    assert!(shown.contains(&granted("4.0")), "{shown}");
+    assert!(!shown.contains("oxiray_device_return_seconds") && !shown.contains("oxiray_quarantined_total"), "{shown}");
+    assert!(shown.contains("oxiray_chronicle_dropped_total 0.0\n"), "{shown}");
+    world.say(driver, LeaseReturn { lease, retiring: false });
+    world.bury(worker, "killed by signal 9 (SIGKILL)");
+    world.pass(Duration::from_secs(1));
+    world.core.set_wall_clock(1_006_000);
+    world.residue = Some(Residue::Gone);
+    world.pass(Duration::from_secs(1));
+    let drain = DeviceAsked { request: 7, action: DeviceAction::Drain, device: "1".into(), ..DeviceAsked::default() };
+    let node = world.core.as_head_mut().members.own().view.node.hex();
+    let visitor = world.driver();
+    world.core.device_asked(visitor, &DeviceAsked { node, ..drain });
+    world.settle();
+    world.core.set_wall_clock(1_009_000);
+    let shown = text(&mut world, &MetricsQuery::default());
+    assert!(shown.contains(&granted("6.0")), "{shown}");
+    for line in [
+        "# TYPE oxiray_device_return_seconds histogram",
+        "oxiray_device_return_seconds_bucket{resource=\"GPU\",le=\"1.0\"} 0",
+        "oxiray_device_return_seconds_bucket{resource=\"GPU\",le=\"2.5\"} 1",
+        "oxiray_device_return_seconds_sum{resource=\"GPU\"} 2.0",
+        "oxiray_quarantined_total{reason=\"drained\"} 1.0",
+    ] {
+        assert!(shown.lines().any(|shown| shown == line), "{line} in {shown}");
+    }
+}
+
+#[test]
+fn what_a_daemon_and_its_store_do_is_told_of_each_node() {
+    let mut world = World::new(1, 0);
+    let daemon = DaemonStatistics {
+        turns: 10,
+        turns_us: 2_500_000,
+        longer_turns: vec![4, 4, 3, 1],
+        objects: 5,
+        pinned: 2,
+        spilled: 1,
+        spills: 7,
+        restores: 6,
+    };
+    world.core.daemon_measured(daemon.clone());
+    world.core.machine_measured(measured(1));
+    world.settle();
+    let shown = text(&mut world, &MetricsQuery::default());
+    let value = |name: &str, tag: &str| {
+        let found = shown.lines().find(|line| line.starts_with(&format!("{name}{{")) && line.contains(tag));
+        found.and_then(|line| line.rsplit(' ').next()).unwrap_or_else(|| panic!("{name} {tag} in {shown}")).to_owned()
+    };
+    for (le, count) in [("0.001", "6"), ("0.002", "6"), ("0.005", "7"), ("0.01", "9"), ("0.02", "10"), ("+Inf", "10")] {
+        assert_eq!(value("oxiray_loop_stall_seconds_bucket", &format!("le=\"{le}\"")), count, "{le}");
+    }
+    assert_eq!(value("oxiray_loop_stall_seconds_sum", ""), "2.5");
+    let of_store = [
+        ("ray_object_store_num_local_objects", "", "5.0"),
+        ("ray_spill_manager_objects", "State=\"Pinned\"", "2.0"),
+        ("ray_spill_manager_objects", "State=\"Spilled\"", "1.0"),
+        ("ray_spill_manager_objects_bytes", "State=\"Spilled\"", "7.0"),
+        ("ray_spill_manager_request_total", "Type=\"Spilled\"", "7.0"),
+        ("ray_spill_manager_request_total", "Type=\"Restored\"", "6.0"),
+        ("ray_cluster_idle_nodes", "", "1.0"),
+    ];
+    for (name, tag, expected) in of_store {
+        assert_eq!(value(name, tag), expected, "{name} {tag}");
+    }
+    world.core.machine_measured(measured(2));
+    world.settle();
+    let shown = text(&mut world, &MetricsQuery::default());
+    assert!(shown.contains("oxiray_loop_stall_seconds_count"), "the latest is kept: {shown}");
 }
