@@ -3,7 +3,7 @@
 use super::index::{INDEX, Index, IndexedJob};
 use super::line::{CLUSTER, HistoryLine, SCHEMA};
 use super::past::{Past, meant};
-use super::shelf::{FileName, FoundFile, Shelf, ShelfError};
+use super::shelf::{FileName, FoundFile, Reads, Shelf, ShelfError};
 use super::unpacking::unpack;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
@@ -157,36 +157,40 @@ fn read_session(
     let of_job = index.jobs.iter().filter(|(id, told)| is_meant(id, told));
     let known: BTreeSet<&str> = of_job.map(|(id, _)| id.as_str()).collect();
     let is_read = |name: &FileName| name.job == CLUSTER || known.is_empty() || known.contains(name.job.as_str());
-    let mut files: Vec<(FileName, &FoundFile)> =
-        found.iter().filter_map(|file| Some((FileName::read(&file.name)?, file))).collect();
-    files.retain(|(name, _)| name.session == session && is_read(name));
-    files.sort_by_key(|(name, _)| (name.job != CLUSTER, name.job.clone(), name.order()));
-    for (name, file) in files {
-        let number = past.file(&name.job);
-        let opened = match shelf.open(&file.name) {
-            Ok(opened) => opened,
-            Err(error) => {
-                past.note(format!("{} cannot be read: {error}", file.name));
-                continue;
+    let files = found.iter().filter_map(|file| Some((FileName::read(&file.name)?, file.name.clone())));
+    let mut by_job: BTreeMap<(bool, String), Vec<(FileName, String)>> = BTreeMap::new();
+    for (name, file) in files.filter(|(name, _)| name.session == session && is_read(name)) {
+        by_job.entry((name.job != CLUSTER, name.job.clone())).or_default().push((name, file));
+    }
+    for ((_, job), files) in by_job {
+        for (name, opened) in shelf.open_in_order(files) {
+            match opened {
+                Ok(opened) => read_file((&job, &name), opened, past)?,
+                Err(error) => past.note(format!("{name} cannot be read: {error}")),
             }
-        };
-        let (mut other, mut wrong) = (None, 0_u64);
-        let told = unpack(opened, |line| match serde_json::from_slice::<HistoryLine>(line) {
-            Ok(line) if other.is_none() => other = past.take(number, line).err(),
-            Ok(_) => {}
-            Err(_) => wrong += 1,
-        });
-        if let Some(schema) = other {
-            return Err(ReadError::Schema { file: file.name.clone(), schema });
-        }
-        if wrong > 0 {
-            past.note(format!("{}: {wrong} lines are none of history's, and are left out", file.name));
-        }
-        for damage in told.damage {
-            past.note(format!("{}: {damage}", file.name));
         }
     }
     past.know_until(index.until_ms);
+    Ok(())
+}
+
+fn read_file((job, name): (&str, &str), opened: Box<dyn Reads>, past: &mut Past) -> Result<(), ReadError> {
+    let number = past.file(job);
+    let (mut other, mut wrong) = (None, 0_u64);
+    let told = unpack(opened, |line| match serde_json::from_slice::<HistoryLine>(line) {
+        Ok(line) if other.is_none() => other = past.take(number, line).err(),
+        Ok(_) => {}
+        Err(_) => wrong += 1,
+    });
+    if let Some(schema) = other {
+        return Err(ReadError::Schema { file: name.to_owned(), schema });
+    }
+    if wrong > 0 {
+        past.note(format!("{name}: {wrong} lines are none of history's, and are left out"));
+    }
+    for damage in told.damage {
+        past.note(format!("{name}: {damage}"));
+    }
     Ok(())
 }
 
@@ -264,6 +268,50 @@ mod tests {
             let past = read(&Asked { job: Some(given.into()), ..asked(folder.path()) }).expect("it is read");
             assert_eq!((past.rows("jobs", 5).len(), past.rows("tasks", 5).len()), (1, 1), "{given}");
         }
+    }
+
+    #[test]
+    fn a_file_that_the_recorder_puts_aside_meanwhile_is_read_once_and_not_missed() {
+        let task = |key: &str| {
+            format!(
+                r#"{{"at_ms":5,"kind":"row","list":"tasks","key":"{key}","cells":{{"state":"FINISHED","job_id":"01000000"}}}}"#
+            )
+        };
+        let folder = tempfile::tempdir().expect("a folder");
+        let (written, full) = (folder.path().join("s/01000000.jsonl.gz"), folder.path().join("s/01000000.1.jsonl.gz"));
+        // What is found, and what there is by the time that it is opened: the recorder put its file aside, and has begun the next
+        // one, or not yet.
+        for (had_full, has_begun) in [(false, true), (true, true), (false, false)] {
+            let _ = fs::remove_file(&full);
+            if had_full {
+                write(&full, &task("removed"));
+            }
+            write(&written, &format!("{BEGIN}\n{JOB}\n{}", task("before")));
+            let mut shelf = Shelf::of(folder.path().to_str().expect("text")).expect("a folder");
+            let found = shelf.list().expect("listed");
+            fs::rename(&written, &full).expect("put aside");
+            if has_begun {
+                write(&written, &task("after"));
+            }
+            let mut past = Past::new(1 << 20);
+            read_session(&mut shelf, ("s", &found), None, &mut past).expect("it is read");
+            past.finish();
+            let keys: Vec<String> = past.rows("tasks", 5).iter().map(|row| row.key.clone()).collect();
+            let expected = if has_begun { &["after", "before"][..] } else { &["before"] };
+            assert_eq!((keys, past.notes()), (expected.iter().map(|key| (*key).to_owned()).collect(), &[][..]));
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_put_aside_between_two_openings_is_read_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |part: &str| folder.path().join(format!("s/01000000{part}.jsonl.gz"));
+        write(&path(""), BEGIN);
+        fs::hard_link(path(""), path(".1")).expect("the file under its next name as well");
+        let mut shelf = Shelf::of(folder.path().to_str().expect("text")).expect("a folder");
+        let found = shelf.list().expect("listed").into_iter();
+        let found = found.filter_map(|file| Some((FileName::read(&file.name)?, file.name))).collect();
+        assert_eq!(shelf.open_in_order(found).len(), 1);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use super::storage::StorageProgram;
 use rustix::fs::Mode;
+use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
@@ -106,6 +107,9 @@ pub(crate) trait Reads: Read + Seek {}
 
 impl<R: Read + Seek> Reads for R {}
 
+/// A file by its name, opened, or why it cannot be.
+pub(crate) type Opened = (String, Result<Box<dyn Reads>, ShelfError>);
+
 /// A place for files of history.
 #[derive(Debug)]
 pub(crate) enum Shelf {
@@ -146,6 +150,39 @@ impl Shelf {
             }
             Self::Storage(program) => program.get(name).map(|bytes| Box::new(io::Cursor::new(bytes)) as _),
         }
+    }
+
+    /// The files of a job, opened, in the order in which they were written, each with its name.
+    ///
+    /// Where a recorder begins another file meanwhile (WRITER-2), what was the last one becomes the full one: so the last one is opened
+    /// first, and the full one after it, whether or not it was among those found. Nothing between them is missed, nor read twice.
+    pub(crate) fn open_in_order(&mut self, mut found: Vec<(FileName, String)>) -> Vec<Opened> {
+        let Self::Folder(root) = self else {
+            found.sort_by_key(|(name, _)| name.order());
+            return found.into_iter().map(|(_, name)| (name.clone(), self.open(&name))).collect();
+        };
+        if let Some((first, _)) = found.first().cloned() {
+            for part in (0..=1).filter(|part| !found.iter().any(|(name, _)| name.part == *part)).collect::<Vec<u32>>() {
+                let name = FileName { part, ..first.clone() };
+                found.push((name.clone(), name.in_folder()));
+            }
+        }
+        found.sort_by_key(|(name, _)| std::cmp::Reverse(name.order()));
+        let mut seen = BTreeSet::new();
+        let mut opened: Vec<Opened> = Vec::new();
+        for (_, name) in found {
+            let path = root.join(&name);
+            let file = File::open(&path).and_then(|file| file.metadata().map(|about| (file, about)));
+            match file {
+                Ok((file, about)) if seen.insert((about.dev(), about.ino())) => opened.push((name, Ok(Box::new(file)))),
+                Ok(_) => {}
+                // It has another name by now, or was removed for the bounds.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => opened.push((name, Err(here(&path, error)))),
+            }
+        }
+        opened.reverse();
+        opened
     }
 
     /// Writes a file that is there whole, or as it was.
