@@ -17,6 +17,7 @@ mod index;
 mod line;
 mod mending;
 mod past;
+mod processors;
 mod reading;
 mod recorder;
 mod report;

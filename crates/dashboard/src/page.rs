@@ -12,10 +12,10 @@
 
 pub(crate) mod acts;
 pub(crate) mod counts;
-mod cpus;
+pub(crate) mod cpus;
 mod deadlines;
 pub(crate) mod events;
-mod holdings;
+pub(crate) mod holdings;
 mod keeper;
 pub(crate) mod lists;
 mod machines;

@@ -4,6 +4,7 @@
 //!   is known.
 
 use super::line::{Begin, BeginHow, CLUSTER, HistoryLine, LineKind, SCHEMA, has_ended};
+use super::processors::Told;
 use crate::page::lists::held_by_job;
 use crate::page::rows::{Row, TextRow, Unread};
 use crate::page::tables::Tables;
@@ -324,6 +325,20 @@ impl Past {
         let mut found: Vec<TextRow<'_>> = there.collect();
         found.sort_by(|one, other| other.rank.cmp(&one.rank).then_with(|| one.key.cmp(other.key)));
         found
+    }
+
+    /// What rows of a list said until a moment, one version after the other: of the highest ones, so many at most.
+    pub(crate) fn stories(&self, list: &str, at_ms: u64, most: usize) -> Vec<(&str, Vec<Told<'_>>)> {
+        let rows = self.lists.get(list).into_iter().flatten();
+        let mut found: Vec<(u64, &str, &Versions)> =
+            rows.filter_map(|(key, versions)| Some((versions.at(at_ms)?.rank, key.as_str(), versions))).collect();
+        found.sort_by_key(|(rank, ..)| std::cmp::Reverse(*rank));
+        let highest = found.into_iter().take(most);
+        let told = highest.map(|(_, key, versions)| {
+            let until = versions.all.iter().take_while(|version| version.from_ms <= at_ms);
+            (key, until.map(|version| (version.from_ms, version.cells.as_deref())).collect())
+        });
+        told.collect()
     }
 
     /// The highest rows of a list at a moment, as many as have room in memory.

@@ -71,7 +71,10 @@ fn told(archive: &Archive, job: &str) -> Json {
         }
         rows.insert((*list).to_owned(), in_order(all, ROWS_MAX).into());
     }
-    let (grants, _) = lists::grants(&tables, begun, until);
+    let grants = match archive.cpu_holders_at(at) {
+        Some(holders) => lists::cpu_grants(&tables, &holders, (begun, until)),
+        None => lists::grants(&tables, begun, until).0,
+    };
     rows.insert("grants".to_owned(), in_order(grants, ROWS_MAX).into());
     let window = Window { from_ms: begun, to_ms: until.max(begun + 1), pixels: PIXELS };
     let nodes = rows.get("nodes").and_then(Json::as_array).into_iter().flatten();
@@ -86,7 +89,7 @@ fn told(archive: &Archive, job: &str) -> Json {
         warnings.extend(notes.into_iter().map(Json::from));
     }
     json!({
-        "overview": overview, "until_ms": until, "holdings": pictures::holdings(&tables, window, Part::WHOLE), "map": lists::map(&tables),
+        "overview": overview, "until_ms": until, "holdings": archive.holdings_at(until, (window, Part::WHOLE)), "map": lists::map(&tables),
         "names": archive.task_names_at(at, None), "job_names": archive.task_jobs_at(at), "charts": charts, "store": pictures::store_chart(&tables), "runs": runs, "rows": rows,
     })
 }

@@ -2,13 +2,16 @@
 
 use super::line::SCHEMA;
 use super::past::Past;
+use super::processors;
 use crate::answer::{Answer, pieces, text};
 use crate::audit::Audit;
 use crate::page::counts::{by_job, by_name};
+use crate::page::cpus::CpuHolder;
+use crate::page::merging::{Part, Window};
 use crate::page::replies::reply;
 use crate::page::rows::{Asked, Row, listed, listed_unread};
 use crate::page::tables::Tables;
-use crate::page::views::{asked_job, event_rows, grant_rows, number, parameter, part, window, wrong};
+use crate::page::views::{asked_job, event_rows, grant_rows, number, parameter, part, span, window, wrong};
 use crate::page::{lists, pictures};
 use crate::page_api::{begin_session, lend_key};
 use crate::routes::{Answers, Request, Route, route};
@@ -182,6 +185,30 @@ impl Archive {
         by_job(&self.attempts_at(at_ms))
     }
 
+    /// Who held devices between two moments; or CPUs, where there were no devices.
+    pub(crate) fn holdings_at(&self, at_ms: u64, (window, part): (Window, Part)) -> Json {
+        let tables = self.tables_at(at_ms);
+        match self.cpu_holders_at(at_ms) {
+            Some(holders) => pictures::cpu_holdings(&tables, &holders, self.past.span().0, (window, part)),
+            None => pictures::holdings(&tables, window, part),
+        }
+    }
+
+    /// Who held CPUs until a moment, for a cluster without devices.
+    pub(crate) fn cpu_holders_at(&self, at_ms: u64) -> Option<Vec<CpuHolder>> {
+        self.tables_at(at_ms).is_without_devices().then(|| processors::holders(&self.past, at_ms))
+    }
+
+    /// The same as rows, and what is to be said of them.
+    fn grants_at(&self, at_ms: u64, asked: &mut Asked) -> Result<(Vec<Row>, Option<String>), String> {
+        let tables = self.tables_at(at_ms);
+        let is_of_device = asked.key().is_some_and(|key| key.parse::<u64>().is_ok());
+        match self.cpu_holders_at(at_ms).filter(|_| !is_of_device) {
+            Some(holders) => Ok((lists::cpu_grants(&tables, &holders, span(asked)?), None)),
+            None => grant_rows(&tables, asked),
+        }
+    }
+
     /// Writes everything as it was, as one JSON object, a row at a time.
     pub(crate) fn write(&self, at_ms: u64, out: &mut impl Write) -> io::Result<()> {
         let about = self.about(at_ms).to_string();
@@ -244,7 +271,7 @@ async fn rows(archive: Rc<Archive>, request: Request) -> Answer {
     let list = request.named.first().map(String::as_str).unwrap_or_default();
     let tables = archive.tables_at(at);
     let (rows, note) = match list {
-        "grants" => match grant_rows(&tables, &mut asked) {
+        "grants" => match archive.grants_at(at, &mut asked) {
             Ok(told) => told,
             Err(said) => return wrong(said),
         },
@@ -281,7 +308,7 @@ async fn task_jobs(archive: Rc<Archive>, request: Request) -> Answer {
 async fn holdings(archive: Rc<Archive>, request: Request) -> Answer {
     let asked = moment(&archive, &request).and_then(|at| Ok((at, window(&request, at)?, part(&request)?)));
     match asked {
-        Ok((at, window, part)) => reply(&request, &pictures::holdings(&archive.tables_at(at), window, part)),
+        Ok((at, window, part)) => reply(&request, &archive.holdings_at(at, (window, part))),
         Err(said) => wrong(said),
     }
 }

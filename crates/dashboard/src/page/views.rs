@@ -242,7 +242,7 @@ async fn state_list(site: &Site, name: &str, asked: &Asked) -> Result<Json, Visi
 }
 
 /// The span that a list is narrowed to: all time where the query does not say.
-fn span(asked: &mut Asked) -> Result<(u64, u64), String> {
+pub(crate) fn span(asked: &mut Asked) -> Result<(u64, u64), String> {
     let mut bound = |name: &str, usual: u64| -> Result<u64, String> {
         let Some(value) = asked.take(name) else { return Ok(usual) };
         value.parse::<f64>().map(|number| number.max(0.0) as u64).map_err(|_| format!("{name}={value} is no number"))
