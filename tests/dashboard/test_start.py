@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -126,7 +128,6 @@ def test_the_ports_that_were_asked_for_are_open_and_no_others(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--dashboard-host=0.0.0.0"], "sent there in the clear"),
         (["--dashboard-host=nowhere", "--dashboard-port=1"], "takes an IP address"),
         (["--dashboard-tls-cert=/x"], "--dashboard-tls-key"),
         (["--include-dashboard", "--dashboard-plaintext", "--dashboard-tls-cert=/x", "--dashboard-tls-key=/y"], "cannot be used with"),
@@ -137,9 +138,60 @@ def test_what_is_not_safe_or_makes_no_sense_is_refused(home: Home, options: list
     assert done.returncode != 0 and words in done.stderr, done.stderr
 
 
-def test_a_port_that_somebody_has_is_told_of_at_once(home: Home) -> None:
-    import socket
+def test_without_an_authority_nothing_is_sent_in_the_clear(home: Home) -> None:
+    done = home.oxiray("start", "--head", "--num-cpus=1", "--dashboard-host=0.0.0.0")
+    assert done.returncode == 1 and "sent there in the clear: give --port" in done.stderr, done.stderr
 
+
+def test_the_clusters_authority_makes_the_certificate_and_another_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = started(tmp_path, "--dashboard-host=0.0.0.0", "--dashboard-allow-host=localhost.example")
+    authority = made.session / "dashboard-authority.pem"
+    try:
+        monkeypatch.setenv("RAY_AUTH_TOKEN", TOKEN)
+
+        def shown() -> bytes:
+            """The certificate that is shown to who knows the authority and asks this address."""
+            context = ssl.create_default_context(cafile=str(authority))
+            with (
+                socket.create_connection(("127.0.0.1", made.port), timeout=30) as connection,
+                context.wrap_socket(connection, server_hostname="127.0.0.1") as stream,
+            ):
+                certificate = stream.getpeercert(binary_form=True)
+            assert certificate is not None
+            return certificate
+
+        def is_shown() -> bool:
+            try:
+                return bool(shown())
+            except OSError:
+                return False
+
+        wait_until(is_shown)
+        first, known = shown(), authority.read_bytes()
+        client = JobSubmissionClient(f"https://127.0.0.1:{made.port}", verify=str(authority))
+        assert client.get_version() == "4"
+        with pytest.raises(ConnectionError):
+            JobSubmissionClient(f"https://127.0.0.1:{made.port}")
+        assert (made.session / "dashboard-key.pem").stat().st_mode & 0o777 == 0o600
+        daemon = json.loads((made.session / "session.json").read_text())["pid"]
+        os.kill(daemon, signal.SIGKILL)
+        wait_until(lambda: not alive(daemon))
+        again = start(made.home, "--dashboard-host=0.0.0.0", f"--dashboard-port={made.port}")
+        assert again.returncode == 0, again.stderr
+        wait_until(is_shown)
+        assert authority.read_bytes() == known and shown() != first
+    finally:
+        made.home.oxiray("stop", "--force")
+
+
+def test_a_name_of_nodes_is_no_name_of_the_dashboard(home: Home) -> None:
+    done = start(home, "--dashboard-host=0.0.0.0", "--dashboard-allow-host=head.oxiray")
+    assert done.returncode == 1 and "one of the cluster's nodes" in done.stderr, done.stderr
+
+
+def test_a_port_that_somebody_has_is_told_of_at_once(home: Home) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -214,8 +214,9 @@ pub(crate) struct DashboardOptions {
     #[arg(long, value_name = "BOOLEAN", num_args = 0..=1, default_missing_value = "true",
         value_parser = clap::builder::BoolishValueParser::new())]
     pub(crate) include_dashboard: Option<bool>,
-    /// The address at which the dashboard listens; the default is 127.0.0.1. An address that other machines reach needs
-    /// --dashboard-tls-cert or --dashboard-plaintext.
+    /// The address at which the dashboard listens; the default is 127.0.0.1. At an address that other machines reach it speaks TLS,
+    /// with --dashboard-tls-cert or, in a cluster with --port, with a certificate that the cluster makes; or it is told
+    /// --dashboard-plaintext.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) dashboard_host: Option<String>,
     /// The port of the dashboard; the default is the first free one from 8265 on.

@@ -310,9 +310,12 @@ pub(crate) fn config(
                      answers its operator",
                 );
             }
+            // The cluster's authority makes its certificate.
+            (false, _) if options.port.is_some() => {}
             (false, _) => bail!(
-                "--dashboard-host={} is reached by other machines, and the token would be sent there in the clear: give \
-                 --dashboard-tls-cert and --dashboard-tls-key, or say --dashboard-plaintext where the network is trusted",
+                "--dashboard-host={} is reached by other machines, and the token would be sent there in the clear: give --port, \
+                 with which the cluster has an authority of its own that makes a certificate, or --dashboard-tls-cert and \
+                 --dashboard-tls-key, or say --dashboard-plaintext where the network is trusted",
                 given.dashboard_host.as_deref().unwrap_or_default()
             ),
         }

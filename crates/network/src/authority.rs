@@ -6,6 +6,8 @@
 use crate::clock::ClusterClock;
 use crate::tls::{Credentials, Identity};
 use crate::token::{JoinToken, PART_BYTES};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use oxiray_ids::NodeId;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
@@ -18,11 +20,17 @@ use std::time::Duration;
 pub(crate) const HEAD_NAME: &str = "head.oxiray";
 /// For how long a certificate is valid, where nothing else is said (AUTHORITY-1).
 const LIFETIME: Duration = Duration::from_secs(24 * 3600);
+/// For how long that of a site is valid, which is made anew by each head that starts.
+const SITE_LIFETIME: Duration = Duration::from_secs(365 * 24 * 3600);
 /// For how long before its making it is valid, too.
 const BACKDATED: Duration = Duration::from_secs(3600);
 /// Bytes of an uncompressed point on the curve P-256.
 pub(crate) const PUBLIC_KEY_BYTES: usize = 65;
 
+/// What names end with that only certificates of nodes have.
+const OWN_SUFFIX: &str = ".oxiray";
+/// Characters of a line of PEM.
+const PEM_LINE: usize = 64;
 /// What the name in a node's certificate ends with.
 const NODE_SUFFIX: &str = ".node.oxiray";
 
@@ -111,6 +119,9 @@ pub enum AuthorityError {
     /// What was to be certified is no key.
     #[error("a key on the curve P-256 has {PUBLIC_KEY_BYTES} bytes, and what was to be certified has not")]
     Key,
+    /// A site was to be known by the name of a node.
+    #[error("a certificate of `{0}` would be one of the cluster's nodes: names that end with {OWN_SUFFIX} are theirs")]
+    Name(String),
     /// TLS refused what was made.
     #[error("a certificate cannot be used: {0}")]
     Tls(#[from] rustls::Error),
@@ -125,6 +136,22 @@ pub struct Certified {
     pub now_s: u64,
     /// For how many seconds from then on it is valid.
     pub lifetime_s: u32,
+}
+
+/// What a site speaks TLS with that is no node, such as the dashboard; each as PEM.
+pub struct SiteCertificate {
+    /// Its certificate.
+    pub certificate: String,
+    /// Its private key.
+    pub key: String,
+    /// The certificate of the authority, by which others verify it.
+    pub authority: String,
+}
+
+impl std::fmt::Debug for SiteCertificate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SiteCertificate(…)")
+    }
 }
 
 /// Signs the certificates of a cluster, and knows the secret that lets a node in.
@@ -214,6 +241,37 @@ impl Authority {
         Ok(Certified { certificate: certificate.to_vec(), now_s: now.as_secs(), lifetime_s })
     }
 
+    /// What a site speaks TLS with that is asked by these names and addresses. Nobody is taken for a node by it.
+    ///
+    /// # Errors
+    /// Where a name is one of nodes, or is none, or the generator fails.
+    pub fn certify_site(&self, names: Vec<String>) -> Result<SiteCertificate, AuthorityError> {
+        if let Some(name) = names.iter().find(|name| name.to_ascii_lowercase().ends_with(OWN_SUFFIX)) {
+            return Err(AuthorityError::Name(name.clone()));
+        }
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        let mut params = CertificateParams::new(names)?;
+        self.limit(&mut params, SITE_LIFETIME);
+        params.distinguished_name.push(DnType::CommonName, "oxiray dashboard");
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.use_authority_key_identifier_extension = true;
+        let signed = params.signed_by(&key, &self.issuer)?;
+        Ok(SiteCertificate {
+            certificate: pem("CERTIFICATE", signed.der()),
+            key: pem("PRIVATE KEY", &key.serialize_der()),
+            authority: pem("CERTIFICATE", &self.certificate),
+        })
+    }
+
+    /// Says when a certificate is valid, and what its key is for. Returns the time.
+    fn limit(&self, params: &mut CertificateParams, lifetime: Duration) -> Duration {
+        let (now, beginning) = (self.clock.now(), rcgen::date_time_ymd(1970, 1, 1));
+        params.not_before = beginning + now.saturating_sub(BACKDATED);
+        params.not_after = beginning + now + lifetime;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        now
+    }
+
     /// A certificate, and when it was made.
     fn sign(
         &self,
@@ -221,11 +279,8 @@ impl Authority {
         key: &impl PublicKeyData,
     ) -> Result<(CertificateDer<'static>, Duration), AuthorityError> {
         let mut params = CertificateParams::new(names)?;
-        let (now, beginning) = (self.clock.now(), rcgen::date_time_ymd(1970, 1, 1));
-        params.not_before = beginning + now.saturating_sub(BACKDATED);
-        params.not_after = beginning + now + self.lifetime;
+        let now = self.limit(&mut params, self.lifetime);
         params.distinguished_name.push(DnType::CommonName, "oxiray node");
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         Ok((params.signed_by(key, &self.issuer)?.der().clone(), now))
     }
@@ -252,6 +307,18 @@ impl PublicKeyData for PublicKey {
     }
 }
 
+/// Bytes as PEM.
+fn pem(label: &str, der: &[u8]) -> String {
+    let digits = STANDARD.encode(der);
+    let lines: String = digits
+        .as_bytes()
+        .chunks(PEM_LINE)
+        .flat_map(|line| line.iter().copied().chain([b'\n']))
+        .map(char::from)
+        .collect();
+    format!("-----BEGIN {label}-----\n{lines}-----END {label}-----\n")
+}
+
 /// What a token pins.
 pub(crate) fn fingerprint(certificate: &CertificateDer<'_>) -> [u8; PART_BYTES] {
     let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
@@ -275,6 +342,36 @@ mod tests {
         let cut = &text[..text.len() - 2];
         for wrong in ["", "oxa1", "oxa1.00.11", "oxr1.00.11.22", "oxa1.00.11.2g", "oxa1.00.11.22.33", cut] {
             assert!(AuthorityParts::parse(wrong).is_err());
+        }
+    }
+
+    #[test]
+    fn a_site_is_known_by_its_names_and_is_no_node() {
+        use rustls::pki_types::pem::PemObject as _;
+        use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+        use webpki::{ALL_VERIFICATION_ALGS, EndEntityCert, KeyUsage, anchor_from_trusted_cert};
+
+        let authority = Authority::make().expect("an authority");
+        let names = ["10.0.0.1", "::1", "head.example"];
+        let site = authority.certify_site(names.map(str::to_owned).to_vec()).expect("a certificate");
+        let read = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).expect("PEM");
+        let (certificate, anchor) = (read(&site.certificate), read(&site.authority));
+        let anchors = [anchor_from_trusted_cert(&anchor).expect("an authority's")];
+        let parsed = EndEntityCert::try_from(&certificate).expect("a certificate");
+        for (name, is_its) in names.iter().map(|name| (*name, true)).chain([("10.0.0.2", false), (HEAD_NAME, false)]) {
+            let asked = ServerName::try_from(name).expect("a name");
+            assert_eq!(parsed.verify_is_valid_for_subject_name(&asked).is_ok(), is_its, "{name}");
+        }
+        let verified = |usage, later: Duration| {
+            let time = UnixTime::since_unix_epoch(authority.clock.now() + later);
+            parsed.verify_for_usage(ALL_VERIFICATION_ALGS, &anchors, &[], time, usage, None, None).is_ok()
+        };
+        assert!(verified(KeyUsage::server_auth(), Duration::ZERO));
+        assert!(!verified(KeyUsage::client_auth(), Duration::ZERO), "nobody joins with it");
+        assert!(!verified(KeyUsage::server_auth(), SITE_LIFETIME + Duration::from_secs(1)));
+        assert!(crate::porch::tls_from_pem(site.certificate.as_bytes(), site.key.as_bytes()).is_ok());
+        for name in [HEAD_NAME.to_owned(), name_of(NodeId::default()), "HEAD.OXIRAY".to_owned()] {
+            assert!(matches!(authority.certify_site(vec![name]), Err(AuthorityError::Name(_))));
         }
     }
 }

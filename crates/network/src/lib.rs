@@ -40,7 +40,7 @@ mod stream_side;
 mod tls;
 mod token;
 
-pub use authority::{Authority, AuthorityError, AuthorityParts, Certified, NoAuthority};
+pub use authority::{Authority, AuthorityError, AuthorityParts, Certified, NoAuthority, SiteCertificate};
 pub use direct_transfer::{DirectTransfer, Load, Memory};
 pub use expectation::{Expectation, Local, Ticket, Way};
 pub use gateway::Gateway;

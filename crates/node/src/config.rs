@@ -218,6 +218,13 @@ pub struct DashboardConfig {
     pub plaintext: bool,
 }
 
+impl DashboardConfig {
+    /// Whether other machines are to be answered over TLS with a certificate that nobody has given: the cluster's authority makes it.
+    pub fn needs_certificate(&self) -> bool {
+        self.host.is_some_and(|host| !host.is_loopback()) && self.tls_cert.is_none() && !self.plaintext
+    }
+}
+
 /// The cluster that a machine joins, and how.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]

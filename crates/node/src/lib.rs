@@ -58,6 +58,7 @@ mod poller;
 mod rulesets;
 mod session;
 mod session_logs;
+mod site_certificate;
 pub mod spill_place;
 mod standby;
 mod start_error;

@@ -36,6 +36,13 @@ pub const SOCKET: &str = "socket";
 pub const DESCRIPTION: &str = "session.json";
 /// Where the dashboard of a session is asked, in the session's directory.
 pub const DASHBOARD: &str = "dashboard.json";
+/// In the same place, the certificate of a dashboard for which none was given, its key, and the certificate of the cluster's authority,
+/// which made it; each as PEM.
+pub const DASHBOARD_CERTIFICATE: &str = "dashboard-certificate.pem";
+/// See [`DASHBOARD_CERTIFICATE`].
+pub const DASHBOARD_KEY: &str = "dashboard-key.pem";
+/// See [`DASHBOARD_CERTIFICATE`].
+pub const DASHBOARD_AUTHORITY: &str = "dashboard-authority.pem";
 /// Where the session's history is recorded, as JSON, where it is.
 pub const HISTORY: &str = "history.json";
 /// In the same place, the secret that opens all of it.

@@ -6,9 +6,11 @@
 use super::SESSION_VARIABLE;
 use crate::config::{Config, DashboardConfig, HeadConfig, MetricsConfig, RecordingConfig};
 use crate::session::{Session, create};
+use oxiray_wire::session::{DASHBOARD_CERTIFICATE, DASHBOARD_KEY};
 use oxiray_wire::state::MetricsPlace;
 use std::io;
 use std::net::Ipv4Addr;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -142,7 +144,7 @@ impl HttpProgram {
                 command.arg(format!("--port={port}"));
             }
             HttpPurpose::Dashboard(config, history) => {
-                add_dashboard(&mut command, config);
+                add_dashboard(&mut command, config, session.directory());
                 command.args(history.iter().map(|place| format!("--history={place}")));
             }
             HttpPurpose::History(place) => {
@@ -163,7 +165,7 @@ impl HttpProgram {
     }
 }
 
-fn add_dashboard(command: &mut Command, config: &DashboardConfig) {
+fn add_dashboard(command: &mut Command, config: &DashboardConfig, session: &Path) {
     let DashboardConfig { host, port, agent_port, allow_hosts, tls_cert, tls_key, plaintext } = config;
     let texts = [("host", host.map(|host| host.to_string())), ("port", port.map(|port| port.to_string()))];
     let further = [("agent-port", agent_port.map(|port| port.to_string()))];
@@ -171,7 +173,10 @@ fn add_dashboard(command: &mut Command, config: &DashboardConfig) {
         command.args(value.map(|value| format!("--{name}={value}")));
     }
     command.args(allow_hosts.iter().map(|name| format!("--allow-host={name}")));
-    for (name, path) in [("--tls-cert", tls_cert), ("--tls-key", tls_key)] {
+    let made = |name: &str| config.needs_certificate().then(|| session.join(name));
+    let certificate = tls_cert.clone().or_else(|| made(DASHBOARD_CERTIFICATE));
+    let key = tls_key.clone().or_else(|| made(DASHBOARD_KEY));
+    for (name, path) in [("--tls-cert", certificate), ("--tls-key", key)] {
         if let Some(path) = path {
             command.arg(name).arg(path);
         }

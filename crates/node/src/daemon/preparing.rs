@@ -12,6 +12,7 @@ use crate::machine_labels;
 use crate::network::Network;
 use crate::objects::StoreClient;
 use crate::session::{self, Session};
+use crate::site_certificate;
 use crate::spill_place::SpillPlace;
 use crate::start_error::{StartError, Step as _};
 use oxiray_families::{XIDS_FATAL_VARIABLE, XIDS_IGNORE_VARIABLE, XidRules};
@@ -94,10 +95,10 @@ pub(super) fn prepare(
         (Some(network), _) => Some(network),
         (None, Some(address)) => {
             let before = keeping.as_ref().map(OpenJournal::authority).transpose()?.flatten();
-            let made = match &config.head.authority_file {
-                Some(file) => authority_file::read(file)?,
-                None => before.map_or_else(Authority::make, Ok)?,
-            };
+            let made = authority_of(config, before)?;
+            if let Some(dashboard) = config.head.dashboard.as_ref().filter(|of| of.needs_certificate()) {
+                site_certificate::make(&made, dashboard, &plan.ip, session)?;
+            }
             authority = Some(made.to_parts());
             let lifetime = config.certificate_lifetime();
             let store = keeping.as_mut().map(|keeping| &mut keeping.store);
@@ -127,6 +128,14 @@ pub(super) fn prepare(
     }
     let journal = keeping.map(|keeping| keeping.store);
     Ok(Prepared { plan, bounds, devices, address, store, description, listener, joined, network, journal })
+}
+
+/// The authority of a head that listens: the one that was given, that of the head before it, or a new one.
+fn authority_of(config: &Config, before: Option<Authority>) -> Result<Authority, StartError> {
+    match &config.head.authority_file {
+        Some(file) => Ok(authority_file::read(file)?),
+        None => Ok(before.map_or_else(Authority::make, Ok)?),
+    }
 }
 
 /// The object store, which spills into the session's directory where nothing else is said.
