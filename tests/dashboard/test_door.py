@@ -10,7 +10,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -259,6 +259,34 @@ def test_a_right_token_is_served_while_a_thousand_wrong_ones_are_tried(dashboard
             guesser.join()
     # The machine may have much else to do, but nobody stands in a row behind those that wait.
     assert sorted(times)[len(times) // 2] < 3.0, times
+
+
+def test_a_thousand_wrong_tokens_at_once_open_nothing_and_a_right_one_does(dashboard: Dashboard) -> None:
+    wrong = f"GET {VERSION} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {'w' * 32}\r\n\r\n".encode()
+    answers: list[bytes] = []
+    with ExitStack() as stack:
+        strangers = []
+        for _ in range(1000):
+            stranger = stack.enter_context(socket.socket())
+            stranger.setblocking(False)
+            stranger.connect_ex(("127.0.0.1", dashboard.port))
+            strangers.append(stranger)
+        for stranger in strangers:
+            stranger.settimeout(60)
+            # Who comes when all places are taken has that of who waited longest, and that one is closed.
+            with suppress(OSError):
+                stranger.sendall(wrong)
+        # They are all there, and none of them was answered in order.
+        assert dashboard.ask("GET", VERSION).status == 200
+        for stranger in strangers:
+            try:
+                answers.append(stranger.recv(1 << 12))
+            except OSError:
+                answers.append(b"")
+    assert len(answers) == 1000
+    refused = [answer for answer in answers if answer.startswith(b"HTTP/1.1 403 ")]
+    assert refused and all(answer in (b"", *refused) for answer in answers), {answer[:40] for answer in answers}
+    assert dashboard.ask("GET", VERSION).status == 200
 
 
 def test_who_only_reads_changes_nothing(dashboard: Dashboard) -> None:

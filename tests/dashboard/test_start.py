@@ -20,7 +20,7 @@ from dashboard_client import TOKEN, session_of, started
 from homes import Home, free_port
 from oxiray._cli import native_binary
 from oxiray.job_submission import JobSubmissionClient
-from watching import alive, wait_until
+from watching import alive, stopped, wait_until
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -291,6 +291,42 @@ def test_a_programs_own_cluster_has_one_where_it_says_so(tmp_path: Path) -> None
         pid = int(json.loads(told.read_text())["pid"])
         run.stdin.close()
     wait_until(lambda: not alive(pid))
+
+
+def test_a_dashboard_that_is_stopped_costs_its_daemon_nothing(tmp_path: Path) -> None:
+    made = started(tmp_path)
+
+    def resident(pid: int) -> int:
+        """In MiB."""
+        return int(Path(f"/proc/{pid}/status").read_text().partition("VmRSS:")[2].split()[0]) >> 10
+
+    def removed() -> int:
+        told = made.ask("GET", "/ox/v1/rows/events?kind=placement_group&limit=1")
+        return int(json.loads(told.body)["total"])
+
+    # Each group is four entries of the chronicle: more than what the head sends to a follower that takes nothing.
+    groups = 3_000
+    program = (
+        "import ray, sys\nray.init(address=sys.argv[1], logging_level='ERROR')\n"
+        "from ray.util import placement_group, remove_placement_group\n"
+        f"for number in range({groups}):\n"
+        "    made = placement_group([{'CPU': 0.01}], name='a-name-of-some-length-' * 5)\n"
+        "    ray.get(made.ready())\n    remove_placement_group(made)\n"
+    )
+    try:
+        session = json.loads((made.session / "session.json").read_text())
+        wait_until(lambda: made.ask("GET", "/ox/v1/rows/events").status == 200)
+        before = resident(session["pid"])
+        with stopped(made.pid()):
+            command = [sys.executable, "-c", program, session["address"]]
+            subprocess.run(command, env=made.home.environment, check=True, timeout=240)
+            grown = resident(session["pid"]) - before
+        # The ring of the chronicle has 8 MiB at most; the rest is what a daemon with this work takes in any case.
+        assert grown < 48, grown
+        # It hears of all of it afterwards, or says what it missed.
+        wait_until(lambda: removed() >= groups)
+    finally:
+        made.home.oxiray("stop", "--force")
 
 
 def test_the_program_travels_in_the_wheel() -> None:

@@ -118,6 +118,27 @@ def test_in_a_storm_of_calls_each_that_prints_is_found(cluster: Callable[..., An
     assert log(task_id=task_of(refs[301])) == ""
 
 
+def test_in_a_storm_of_prints_every_line_is_kept(cluster: Callable[..., Any]) -> None:
+    cluster(num_cpus=2)
+    count = 50_000
+
+    @ray.remote
+    def storm(name: str) -> None:
+        for number in range(count):
+            print(f"{name} {number}")
+
+    @ray.remote
+    def flood() -> None:
+        for number in range(count):
+            os.write(1, b"%d\n" % number)
+
+    refs = [storm.remote("one"), flood.remote()]
+    ray.get(refs)
+    printed = log(task_id=task_of(refs[0]), tail=-1).splitlines()
+    assert (len(printed), printed == [f"one {number}" for number in range(count)]) == (count, True)
+    assert log(task_id=task_of(refs[1]), tail=-1) == "".join(f"{number}\n" for number in range(count))
+
+
 def test_calls_at_once_say_that_they_share_their_lines(cluster: Callable[..., Any]) -> None:
     cluster(num_cpus=1)
 

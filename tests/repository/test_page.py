@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import re
+import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = ROOT / "crates" / "dashboard" / "page"
 SUMS = PAGE / "vendor" / "SHA256SUMS"
 LINES_MAX = 500
+#: What a browser loads of it at most, compressed, in bytes: a little more than there is.
+COMPRESSED_MAX = 120_000
+#: The ends of what is about the page, and no part of it.
+ABOUT = {"", ".ts", ".md", ".txt", ".toml"}
 
 
 def own() -> list[Path]:
@@ -60,3 +66,20 @@ def test_every_module_that_is_imported_is_there() -> None:
     for path in own():
         for name in re.findall(r'from "(\.[^"]+)"', path.read_text()):
             assert (path.parent / name).resolve().is_file(), (path, name)
+
+
+def test_all_of_it_is_small() -> None:
+    parts = [path.read_bytes() for path in PAGE.rglob("*") if path.is_file() and path.suffix not in ABOUT]
+    assert len(parts) > 20
+    sizes = [min(len(gzip.compress(part, 9, mtime=0)), len(part)) for part in parts]
+    assert sum(sizes) <= COMPRESSED_MAX, sum(sizes)
+
+
+def test_it_is_built_without_anything_of_javascripts() -> None:
+    # Everything that makes a wheel, whatever is there already.
+    steps = subprocess.run(["make", "--dry-run", "--always-make", "wheel"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert "cargo build" in steps and "maturin build" in steps
+    scripts = [path.read_text() for path in (ROOT / "crates").glob("*/build.rs")]
+    tools = re.compile(r"\b(npm|npx|node|yarn|pnpm|esbuild|vite|tsc|corepack)\b(?!\w)")
+    commands = [word for text in scripts for word in re.findall(r'Command::new\("([^"]+)"', text)]
+    assert tools.findall(steps) == [] and not any(tools.search(command) for command in commands)
