@@ -7,7 +7,7 @@ use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use oxiray_ids::{ActorId, JobId, NodeId, TaskId, WorkerId};
 use oxiray_logs::Archive;
-use oxiray_visitor::{Visitor, json, session};
+use oxiray_visitor::{FoundSession, Visitor, json, session};
 use oxiray_wire::message::{Failure, ListedLog, LogAction, LogAnswer, LogPart, LogQuery, LogSelector, StateQuery};
 use oxiray_wire::session::LOGS;
 use oxiray_wire::state::StateKind;
@@ -21,6 +21,10 @@ mod follow;
 
 /// How many of the last lines are printed where nothing is said: as in Ray.
 const TAIL_LINES: i64 = 1000;
+/// The most nodes that are asked for files.
+const NODES_MAX: u32 = 10_000;
+/// The most files of which the last lines are shown together.
+const FILES_SHOWN_MAX: usize = 16;
 
 const HELP: &str = "What is printed:
   oxiray logs                 the names of all log files of this machine's node
@@ -264,17 +268,62 @@ fn print(options: &LogsOptions, source: &mut Source, found: &[Found]) -> anyhow:
 
 /// Which file follows, as `tail` says it.
 fn head(one: &Found, is_further: bool) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{}{}", if is_further { "\n" } else { "" }, title(one))?;
+    Ok(())
+}
+
+fn title(one: &Found) -> String {
     let attempt = one.part.as_ref().map_or_else(String::new, |part| {
         let shared = if part.shared { ", with lines of others that ran meanwhile" } else { "" };
         format!(", attempt {}{shared}", part.attempt)
     });
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{}==> {}{attempt} <==", if is_further { "\n" } else { "" }, one.file.name)?;
-    Ok(())
+    format!("==> {}{attempt} <==", one.file.name)
+}
+
+/// The last lines that the task or the processes of the actor with this identifier printed, wherever they ran: of each file that has
+/// some at most so many, under its name.
+pub(crate) fn last_lines(found: &FoundSession, wanted: &LogSelector, lines: u32) -> anyhow::Result<Vec<String>> {
+    let mut visitor = visit::begin_reading(found)?;
+    let filters = vec![json::filter("state".into(), false, "ALIVE".into())];
+    let asked = StateQuery { kind: StateKind::Nodes, filters, limit: NODES_MAX, ..StateQuery::default() };
+    let told = visitor.ask(asked, ANSWER_LIMIT)?;
+    json::check(told.version)?;
+    let nodes: Vec<NodeId> = told.tables.into_iter().flat_map(|tables| tables.nodes).map(|row| row.node_id).collect();
+    let mut source = Source::Cluster(Box::new(visitor), ANSWER_LIMIT);
+    let mut of_files = Vec::new();
+    for node in nodes {
+        let files = source.list(Some(node), wanted)?.0.into_iter();
+        of_files.extend(files.flat_map(|file| parts(Some(node), file)));
+    }
+    of_files.sort_by_key(|found| found.part.as_ref().map(|part| (part.attempt, part.from)));
+    let mut shown = Vec::new();
+    for one in of_files.iter().rev().take(FILES_SHOWN_MAX).rev() {
+        let mut bytes = Vec::new();
+        read_one(&mut source, one, lines.into(), |piece| {
+            bytes.extend_from_slice(piece);
+            Ok(())
+        })?;
+        if !bytes.is_empty() {
+            shown.push(title(one));
+            shown.extend(String::from_utf8_lossy(&bytes).lines().map(str::to_owned));
+        }
+    }
+    Ok(if shown.is_empty() { vec!["nothing that it printed is kept".to_owned()] } else { shown })
 }
 
 /// Prints the last lines; returns where they end.
 fn print_one(source: &mut Source, one: &Found, tail: i64, decoder: &mut Option<Decoder>) -> anyhow::Result<u64> {
+    read_one(source, one, tail, |piece| write_decoded(decoder, piece, false))
+}
+
+/// Hands over the last lines, piece by piece; returns where they end.
+fn read_one(
+    source: &mut Source,
+    one: &Found,
+    tail: i64,
+    mut take: impl FnMut(&[u8]) -> anyhow::Result<()>,
+) -> anyhow::Result<u64> {
     let limit = one.part.as_ref().map_or(one.file.end, |part| part.to.unwrap_or(one.file.end));
     let begin = one.part.as_ref().map_or(one.file.begin, |part| part.from);
     let mut tail = u64::try_from(tail).ok();
@@ -290,7 +339,7 @@ fn print_one(source: &mut Source, one: &Found, tail: i64, decoder: &mut Option<D
             ..LogQuery::default()
         };
         let told = source.ask(query)?;
-        write_decoded(decoder, &told.bytes, false)?;
+        take(&told.bytes)?;
         offset = told.offset + told.bytes.len() as u64;
         if told.bytes.is_empty() || offset >= limit {
             return Ok(offset.max(begin));

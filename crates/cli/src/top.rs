@@ -22,8 +22,8 @@ use draw::Palette;
 use oxiray_ids::{ActorId, TaskId};
 use oxiray_visitor::{FoundSession, Question as _, Visitor, json};
 use oxiray_wire::message::{
-    ChronicleFollow, ClusterQuery, DaemonToVisitor, DrainAsked, EndAsked, StateFilter, StateQuery, StateReport,
-    SubmissionAction, SubmissionAsked,
+    ChronicleFollow, ClusterQuery, DaemonToVisitor, DrainAsked, EndAsked, LogSelector, StateFilter, StateQuery,
+    StateReport, SubmissionAction, SubmissionAsked,
 };
 use oxiray_wire::state::StateKind;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
@@ -288,6 +288,7 @@ impl Watch {
         match (act, target) {
             (Act::Explain, Target::Actor(id) | Target::Task(id)) => (format!("why {id} waits"), self.explain(id)),
             (Act::Log, Target::Submission(id)) => (format!("output of {id}"), self.log(id)),
+            (Act::Log, Target::Actor(id) | Target::Task(id)) => (format!("output of {id}"), self.printed_by(target)),
             (Act::Stack, Target::Actor(id) | Target::Task(id)) => (
                 format!("stack of {id}"),
                 crate::stack::of_identifier(Some(self.address()), id).and_then(|of| self.stack(of)),
@@ -359,6 +360,17 @@ impl Watch {
         let text = String::from_utf8_lossy(&last).into_owned();
         let lines: Vec<String> = text.lines().map(str::to_owned).collect();
         Ok(lines[lines.len().saturating_sub(LOG_LINES)..].to_vec())
+    }
+
+    /// What an actor's processes or a task printed last.
+    fn printed_by(&self, target: &Target) -> anyhow::Result<Vec<String>> {
+        let (actor, task) = match target {
+            Target::Actor(id) => (Some(ActorId::from_hex(id)?), None),
+            Target::Task(id) => (None, Some(TaskId::from_hex(id)?)),
+            _ => (None, None),
+        };
+        let wanted = LogSelector { actor, task, ..LogSelector::default() };
+        crate::logs::last_lines(&self.found, &wanted, LOG_LINES as u32)
     }
 
     fn stop_job(&self, id: &str) -> anyhow::Result<Vec<String>> {

@@ -30,7 +30,7 @@ const HELP: [&str; 19] = [
     "Space        tag a row: what follows is done with all tagged ones; Escape untags them",
     "e            explain why it waits: an actor, a task, or a row of what waits",
     "s            show the stack of an actor, a task, or a device's holders",
-    "l            show what a submitted job printed",
+    "l            show what a job, an actor or a task printed",
     "K            kill an actor or cancel a task, when the first eight digits are typed",
     "S            stop a submitted job, when its name is typed",
     "D            drain a node, when the first eight digits are typed",

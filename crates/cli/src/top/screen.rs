@@ -62,7 +62,7 @@ pub(crate) enum Layout {
 pub(crate) enum Act {
     /// Say why it waits, or where it stands.
     Explain,
-    /// Show what a submitted job printed.
+    /// Show what a submitted job, an actor or a task printed.
     Log,
     /// Show where its threads are.
     Stack,
@@ -90,7 +90,8 @@ impl Act {
     fn takes(self, target: &Target) -> bool {
         match self {
             Self::Explain => matches!(target, Target::Actor(_) | Target::Task(_)),
-            Self::Log | Self::StopJob => matches!(target, Target::Submission(_)),
+            Self::Log => matches!(target, Target::Submission(_) | Target::Actor(_) | Target::Task(_)),
+            Self::StopJob => matches!(target, Target::Submission(_)),
             Self::Stack => matches!(target, Target::Actor(_) | Target::Task(_) | Target::Device(_)),
             Self::Kill => matches!(target, Target::Actor(_) | Target::Task(_)),
             Self::Drain => matches!(target, Target::Node(_)),
@@ -111,7 +112,7 @@ impl Act {
     fn no_use(self) -> &'static str {
         match self {
             Self::Explain => "`e` explains an actor (5), a task in the tree (t) or what waits (6)",
-            Self::Log => "`l` shows what a submitted job printed (3)",
+            Self::Log => "`l` shows what a submitted job (3), an actor (5) or a task in the tree (t) printed",
             Self::Stack => {
                 "`s` shows the stack of an actor (5), of a task in the tree (t) or of a device's holders (1)"
             }
