@@ -708,6 +708,8 @@ pub(crate) enum GroupBy {
     NodeAddress,
     /// Where they were made.
     StackTrace,
+    /// The process that made the object, which owns it.
+    Owner,
 }
 
 /// What references are sorted by.

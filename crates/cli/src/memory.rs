@@ -8,7 +8,7 @@ use anyhow::bail;
 use oxiray_visitor::json;
 use oxiray_wire::message::{ClusterQuery, HoldingsQuery, StateQuery};
 use oxiray_wire::plain;
-use oxiray_wire::state::{Holding, ObjectRow, StateKind, StoreState};
+use oxiray_wire::state::{Holding, ObjectProcess, ObjectRow, ProcessRole, StateKind, StoreState};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -35,6 +35,7 @@ pub(crate) fn run(options: &MemoryOptions) -> anyhow::Result<()> {
     let holdings = visitor.ask(HoldingsQuery::default(), visit::ANSWER_LIMIT)?;
     let told = answer.tables.as_ref().map_or(&[][..], |tables| &tables.objects);
     add_places(&mut rows, &holdings.objects, told);
+    add_owners(&mut rows, &holdings.objects);
     sort(&mut rows, options.sort_by);
     if options.printing.json {
         say(&as_json(&store_state, Some(&rows))?);
@@ -76,6 +77,35 @@ fn add_places(rows: &mut [Json], objects: &[Holding], told: &[ObjectRow]) {
     }
 }
 
+/// Which process made each object. One that the head was not told of is with the process that refers to it, and owned by that.
+fn add_owners(rows: &mut [Json], objects: &[Holding]) {
+    let owners: BTreeMap<String, String> =
+        objects.iter().filter_map(|held| Some((held.object.hex(), in_words(held.owner.as_ref()?)))).collect();
+    for row in rows {
+        let told = row["object_id"].as_str().and_then(|id| owners.get(id)).cloned();
+        let own = || {
+            format!(
+                "{} {} on {}",
+                row["type"].as_str().unwrap_or_default().to_lowercase(),
+                row["pid"],
+                row["ip"].as_str().unwrap_or_default()
+            )
+        };
+        row["owner"] = told.unwrap_or_else(own).into();
+    }
+}
+
+fn in_words(owner: &ObjectProcess) -> String {
+    let label = owner.label.as_deref().filter(|label| !label.is_empty()).map(|label| format!(" ({label})"));
+    let label = label.unwrap_or_default();
+    match (owner.role, owner.pid) {
+        (ProcessRole::Gone, _) => format!("a process that is gone, {}", owner.id),
+        (ProcessRole::Worker, Some(pid)) => format!("worker {pid}{label}"),
+        (ProcessRole::Worker, None) => format!("worker {}{label}", owner.id),
+        (ProcessRole::Driver, _) => format!("driver {}", owner.id),
+    }
+}
+
 fn sort(rows: &mut [Json], by: SortBy) {
     match by {
         SortBy::ObjectSize => rows.sort_by_key(|row| std::cmp::Reverse(row["object_size"].as_i64())),
@@ -88,6 +118,7 @@ fn grouped(rows: &[Json], options: &MemoryOptions) -> String {
     let (key, words) = match options.group_by {
         GroupBy::NodeAddress => ("ip", "on"),
         GroupBy::StackTrace => ("call_site", "made at"),
+        GroupBy::Owner => ("owner", "to objects of"),
     };
     let mut groups: BTreeMap<&str, Vec<&Json>> = BTreeMap::new();
     for row in rows {
@@ -166,25 +197,39 @@ mod tests {
         let held = Holding { object: stored, place: Some("on disk".into()), ..Holding::default() };
         add_places(&mut rows, &[held], &vec![ObjectRow::default(); 3]);
         sort(&mut rows, SortBy::ObjectSize);
-        let options = MemoryOptions {
+        let options = |group_by, no_format| MemoryOptions {
             address: None,
-            group_by: GroupBy::NodeAddress,
+            group_by,
             sort_by: SortBy::ObjectSize,
             units: Units::Mb,
             stats_only: false,
             num_entries: Some(1),
-            no_format: false,
+            no_format,
             printing: Printing { wide: true, json: false },
         };
-        let text = grouped(&rows, &options);
+        let text = grouped(&rows, &options(GroupBy::NodeAddress, false));
         assert!(text.starts_with("2 references on 10.0.0.1, to 2.000 MB: 2 LOCAL_REFERENCE\nOBJECT"), "{text}");
         assert!(text.contains("\n1 reference on 10.0.0.2,"), "{text}");
         assert!(text.contains("bb  2.000 MB") && text.contains("on disk") && !text.contains("aa "), "{text}");
         assert!(text.contains("not made yet"), "{text}");
+        let owner = ObjectProcess {
+            role: ProcessRole::Worker,
+            pid: Some(71),
+            label: Some("load".into()),
+            ..ObjectProcess::default()
+        };
+        let held = Holding { object: stored, owner: Some(owner), ..Holding::default() };
+        add_owners(&mut rows, &[held]);
+        let text = grouped(&rows, &options(GroupBy::Owner, false));
+        assert!(
+            text.contains("1 reference to objects of worker 71 (load), to 2.000 MB: 1 LOCAL_REFERENCE\n"),
+            "{text}"
+        );
+        assert!(text.contains("1 reference to objects of driver 7 on 10.0.0.1,"), "{text}");
         let on_device = ObjectRow { device: "cuda:0".into(), ..ObjectRow::default() };
         add_places(&mut rows, &[], &[on_device, ObjectRow::default()]);
         assert_eq!((rows[0]["place"].as_str(), rows[1]["place"].as_str()), (Some("cuda:0"), Some("with its process")));
-        let text = grouped(&rows, &MemoryOptions { no_format: true, ..options });
+        let text = grouped(&rows, &options(GroupBy::NodeAddress, true));
         assert!(text.contains("bb, 2.000 MB, LOCAL_REFERENCE,"), "{text}");
     }
 }
