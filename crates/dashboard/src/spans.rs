@@ -11,15 +11,15 @@ use crate::options::CollectorOptions;
 use crate::sending::{Collector, PAUSE, Sending, SendingBounds, Sent, check_url, judged};
 use crate::server::{block_on, end_with_daemon, limit_memory};
 use crate::task_questions::TaskQuestions;
-use oxiray_ids::{JobId, TaskId};
+use oxiray_ids::{JobId, TaskId, WorkerId};
 use oxiray_state::{StateCopy, state_name};
 use oxiray_visitor::{VisitError, json};
-use oxiray_wire::message::{StateFollow, StateReport, TaskStage};
-use oxiray_wire::state::{StateKind, TaskRow};
+use oxiray_wire::message::{ChronicleFollow, StateFollow, StateReport, TaskStage};
+use oxiray_wire::state::{ChronicleEntry, ChronicleEvent, ChronicleKind, StateKind, TaskRow};
 use ring::digest::{SHA256, digest};
 use serde_json::{Value as Json, json as object};
 use std::cell::RefCell;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -29,6 +29,8 @@ use tokio::signal::unix::{SignalKind, signal};
 const JOBS_LIMIT: Duration = Duration::from_secs(5);
 /// How many attempts are remembered as sent, and how many wait to be.
 const REMEMBERED_MAX: usize = 200_000;
+/// Of how many workers it is remembered which devices they had: a worker with devices works for one lease.
+const WORKERS_MAX: usize = 20_000;
 const BOUNDS: SendingBounds = SendingBounds { waiting: 50_000, batch: 500 };
 /// Where collectors take spans.
 const PATH: &str = "/v1/traces";
@@ -45,10 +47,11 @@ pub(crate) fn run(options: &CollectorOptions) -> anyhow::Result<()> {
     let session = options.session.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let exporter = Exporter {
         attempts: RefCell::default(),
+        devices: RefCell::default(),
         questions: TaskQuestions::default(),
         sending: Sending::new(("spans", "attempts of calls"), collector, BOUNDS),
     };
-    let body = |rows: &[TaskRow]| request(&session, rows).to_string();
+    let body = |rows: &[TaskRow]| request(&session, rows, &exporter.devices.borrow()).to_string();
     block_on(async {
         let daemon = Daemon::enter_reading(&options.session)?;
         let hearing = daemon.clone();
@@ -57,6 +60,7 @@ pub(crate) fn run(options: &CollectorOptions) -> anyhow::Result<()> {
             error = hearing.hear() => Err(error.context("the daemon is gone")),
             _ = asks_to_end.recv() => Ok(()),
             never = exporter.follow_jobs(&daemon) => match never {},
+            never = exporter.follow_devices(&daemon) => match never {},
             never = exporter.ask_for_tasks(&daemon) => match never {},
             never = exporter.sending.send_on(body) => match never {},
         };
@@ -95,9 +99,39 @@ impl Attempts {
     }
 }
 
+/// Which devices workers have or had.
+#[derive(Debug, Default)]
+struct DevicesOfWorkers {
+    known: BTreeMap<WorkerId, BTreeSet<String>>,
+    order: VecDeque<WorkerId>,
+}
+
+impl DevicesOfWorkers {
+    fn note(&mut self, entry: &ChronicleEntry) {
+        let (ChronicleEvent::DeviceGranted, Some(worker), Some(part)) = (entry.event, entry.worker, &entry.device)
+        else {
+            return;
+        };
+        if !self.known.contains_key(&worker) {
+            self.order.push_back(worker);
+            if self.order.len() > WORKERS_MAX
+                && let Some(first) = self.order.pop_front()
+            {
+                self.known.remove(&first);
+            }
+        }
+        self.known.entry(worker).or_default().insert(format!("{} {} {}", part.resource, part.slot, part.id));
+    }
+
+    fn of(&self, worker: Option<WorkerId>) -> impl Iterator<Item = &String> {
+        worker.and_then(|worker| self.known.get(&worker)).into_iter().flatten()
+    }
+}
+
 #[derive(Debug)]
 struct Exporter {
     attempts: RefCell<Attempts>,
+    devices: RefCell<DevicesOfWorkers>,
     questions: TaskQuestions,
     sending: Sending<TaskRow>,
 }
@@ -113,6 +147,23 @@ impl Exporter {
             let asked = StateFollow { request: 0, kinds: vec![StateKind::Jobs], cursor: Some(copy.cursor()) };
             match daemon.ask_within(JOBS_LIMIT, asked).await {
                 Ok(changes) if json::check(changes.version).is_ok() => drop(copy.apply(changes)),
+                // Nothing happened for a while.
+                Err(VisitError::NoAnswer(_)) => {}
+                Ok(_) | Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    }
+
+    /// Notes who is granted which devices.
+    async fn follow_devices(&self, daemon: &Daemon) -> Infallible {
+        let (mut cursor, kinds) = (None, vec![ChronicleKind::Device]);
+        loop {
+            match daemon.ask(ChronicleFollow { cursor, kinds: kinds.clone(), ..ChronicleFollow::default() }).await {
+                Ok(batch) if json::check(batch.version).is_ok() => {
+                    let mut devices = self.devices.borrow_mut();
+                    batch.entries.iter().for_each(|entry| devices.note(entry));
+                    cursor = batch.cursor.or(cursor);
+                }
                 // Nothing happened for a while.
                 Err(VisitError::NoAnswer(_)) => {}
                 Ok(_) | Err(_) => tokio::time::sleep(PAUSE).await,
@@ -176,9 +227,9 @@ fn number(key: &str, value: u64) -> Json {
 }
 
 /// What a collector is sent of these attempts.
-fn request(session: &str, rows: &[TaskRow]) -> Json {
+fn request(session: &str, rows: &[TaskRow], devices: &DevicesOfWorkers) -> Json {
     let version = env!("CARGO_PKG_VERSION");
-    let spans: Vec<Json> = rows.iter().flat_map(|row| spans(session, row)).collect();
+    let spans: Vec<Json> = rows.iter().flat_map(|row| spans(session, row, devices)).collect();
     object!({"resourceSpans": [{
         "resource": {"attributes": [
             attribute("service.name", &"oxiray"),
@@ -190,7 +241,7 @@ fn request(session: &str, rows: &[TaskRow]) -> Json {
 }
 
 /// The span of an attempt from the call to its end, and below it what that time went to.
-fn spans(session: &str, row: &TaskRow) -> Vec<Json> {
+fn spans(session: &str, row: &TaskRow, devices: &DevicesOfWorkers) -> Vec<Json> {
     let (trace, own) = (trace_of(session, row.task_id.job()), span_of(row.task_id, row.attempt, ""));
     let span = |name: &str, id: &str, parent: Option<&str>, (from, to): (u64, u64)| {
         object!({
@@ -203,7 +254,7 @@ fn spans(session: &str, row: &TaskRow) -> Vec<Json> {
     let known = |at: u64| (at > 0).then_some(at);
     let began = known(origin.called_us).or(known(row.started_us)).unwrap_or(row.ended_us);
     let mut whole = span(&row.name, &own, parent.as_deref(), (began, row.ended_us));
-    whole["attributes"] = attributes(row).into();
+    whole["attributes"] = attributes(row, devices).into();
     if row.stage == TaskStage::Failed {
         whole["status"] =
             object!({"code": 2, "message": row.message.clone().or_else(|| row.error.clone()).unwrap_or_default()});
@@ -223,7 +274,7 @@ fn spans(session: &str, row: &TaskRow) -> Vec<Json> {
 }
 
 /// What is known of an attempt, under Ray's names where Ray has them.
-fn attributes(row: &TaskRow) -> Vec<Json> {
+fn attributes(row: &TaskRow, devices: &DevicesOfWorkers) -> Vec<Json> {
     let mut found = vec![
         attribute("ray.function", &row.function),
         attribute("ray.task_id", &row.task_id),
@@ -238,6 +289,10 @@ fn attributes(row: &TaskRow) -> Vec<Json> {
     for (resource, amount) in row.resources.iter().flat_map(|needed| &needed.by_name) {
         found.push(object!({"key": format!("oxiray.resource.{resource}"), "value": {"doubleValue": amount}}));
     }
+    let had: Vec<Json> = devices.of(row.worker_id).map(|device| object!({"stringValue": device})).collect();
+    if !had.is_empty() {
+        found.push(object!({"key": "oxiray.device", "value": {"arrayValue": {"values": had}}}));
+    }
     found
 }
 
@@ -246,6 +301,7 @@ mod tests {
     use super::*;
     use oxiray_ids::NodeId;
     use oxiray_wire::message::CallOrigin;
+    use oxiray_wire::state::DevicePart;
 
     fn task(number: u8) -> TaskId {
         TaskId::new([number; 24])
@@ -277,7 +333,7 @@ mod tests {
 
     #[test]
     fn an_attempt_has_a_span_below_its_caller_and_one_for_each_part_of_its_time() {
-        let made = spans("session", &ended(1));
+        let made = spans("session", &ended(1), &DevicesOfWorkers::default());
         let [whole, arguments, worker, run] = &made[..] else { panic!("{made:?}") };
         assert_eq!((text(whole, "name"), text(whole, "parentSpanId")), ("train", span_of(task(9), 0, "").as_str()));
         assert_eq!((text(whole, "traceId").len(), text(whole, "spanId").len()), (32, 16));
@@ -295,8 +351,41 @@ mod tests {
             |key: &str| whole["attributes"].as_array().expect("some").iter().find(|one| one["key"] == key).cloned();
         assert_eq!(of("ray.pid"), Some(object!({"key": "ray.pid", "value": {"intValue": "71"}})));
         assert_eq!(whole.get("status"), None);
-        let job = |session: &str| text(&spans(session, &ended(1))[0], "traceId").to_owned();
+        let job =
+            |session: &str| text(&spans(session, &ended(1), &DevicesOfWorkers::default())[0], "traceId").to_owned();
         assert_ne!(job("session"), job("another"), "jobs of different sessions have the same numbers");
+    }
+
+    #[test]
+    fn an_attempt_names_the_devices_that_its_worker_was_granted() {
+        let worker = |number: u32| {
+            let mut id = [0; 28];
+            id[..4].copy_from_slice(&number.to_be_bytes());
+            WorkerId::from_slice(&id).expect("as long as an identifier is")
+        };
+        let granted = |number: u32, slot: u32| {
+            let device =
+                DevicePart { resource: "GPU".into(), slot, id: format!("uuid-{slot}"), ..DevicePart::default() };
+            let (event, worker) = (ChronicleEvent::DeviceGranted, Some(worker(number)));
+            ChronicleEntry { event, worker, device: Some(device), ..ChronicleEntry::default() }
+        };
+        let mut devices = DevicesOfWorkers::default();
+        for entry in [granted(1, 3), granted(1, 3), granted(1, 4), granted(2, 5)] {
+            devices.note(&entry);
+            devices.note(&ChronicleEntry { event: ChronicleEvent::DeviceFree, ..entry });
+        }
+        let row = TaskRow { worker_id: Some(worker(1)), ..ended(1) };
+        let told = |row: &TaskRow, devices: &DevicesOfWorkers| {
+            let found = attributes(row, devices).into_iter().find(|one| one["key"] == "oxiray.device");
+            found.map(|one| one["value"]["arrayValue"]["values"].clone())
+        };
+        let expected = object!([{"stringValue": "GPU 3 uuid-3"}, {"stringValue": "GPU 4 uuid-4"}]);
+        assert_eq!(told(&row, &devices), Some(expected));
+        assert_eq!(told(&ended(1), &devices), None);
+        for number in 10..10 + WORKERS_MAX as u32 {
+            devices.note(&granted(number, 0));
+        }
+        assert_eq!((told(&row, &devices), devices.known.len()), (None, WORKERS_MAX), "it is bounded");
     }
 
     #[test]
@@ -308,7 +397,7 @@ mod tests {
             started_us: 0,
             ..ended(1)
         };
-        let made = spans("session", &row);
+        let made = spans("session", &row, &DevicesOfWorkers::default());
         assert_eq!(made.len(), 1);
         assert_eq!(made[0]["status"], object!({"code": 2, "message": "it raised"}));
         assert_eq!((text(&made[0], "startTimeUnixNano"), text(&made[0], "parentSpanId")), ("9000000", ""));
