@@ -539,6 +539,9 @@ RAY_EXCEPTION_TYPES = [
 for _kind in RAY_EXCEPTION_TYPES:
     _kind.__module__ = MODULE
 del _kind
+# Programs that import Oxiray by its own name have not loaded the other: the classes would travel to workers as copies of themselves,
+# which catch nothing there.
+sys.modules.setdefault(MODULE, sys.modules[__name__])
 
 __all__ = [kind.__name__ for kind in RAY_EXCEPTION_TYPES] + [
     "ActorDiedErrorContext",

@@ -434,3 +434,23 @@ def test_python_prints_a_raised_task_error_once() -> None:
     raised = failure(raise_in_user_code).as_instanceof_cause()
     text = "".join(traceback.format_exception(raised))
     assert text.count("in raise_in_user_code") == 1
+
+
+def test_a_task_catches_what_a_program_imports_by_oxirays_own_name() -> None:
+    program = (
+        "import oxiray\n"
+        "from oxiray.exceptions import RayTaskError\n"
+        "oxiray.init(num_cpus=1, log_to_driver=False)\n"
+        "@oxiray.remote\n"
+        "def fails():\n"
+        "    raise ValueError('no')\n"
+        "@oxiray.remote\n"
+        "def catches():\n"
+        "    try:\n"
+        "        oxiray.get(fails.remote())\n"
+        "    except RayTaskError:\n"
+        "        return 'caught'\n"
+        "print(oxiray.get(catches.remote()))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert done.stdout == "caught\n", done.stderr
