@@ -15,26 +15,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from oxiray import _cli
+from oxiray import _cli, _without_effect
 
 #: How long the autoscaler may take to end its machines, in seconds.
 _END_LIMIT = 30.0
-#: What Ray's configuration of a cluster has and means nothing here, or is the same whatever it says.
-_WITHOUT_EFFECT = frozenset(
-    {
-        "cluster_name", "provider", "auth", "docker", "upscaling_speed", "head_node_type", "file_mounts",
-        "setup_commands", "initialization_commands", "head_setup_commands", "worker_setup_commands",
-        "head_start_ray_commands", "worker_start_ray_commands", "cluster_synced_files", "file_mounts_sync_continuously",
-        "rsync_exclude", "rsync_filter", "max_workers",
-    }
-)  # fmt: skip
-
-
 class AutoscalingCluster:
     """A head, and as many further nodes as what waits needs: `start()`, then `init("auto")`, then `shutdown()`.
 
     `worker_node_types` are Ray's: each has `resources`, `min_workers`, `max_workers`, and may have `labels`, `priority`
     and `idle_timeout_s`. `idle_timeout_minutes` says how long a node may be idle, five minutes where it is left out.
+    `max_workers` limits all nodes besides the head together, where there is one type of them; of several, their own limits must
+    not be more together. `autoscaler_v2` chooses between Ray's two autoscalers, of which Oxiray's is neither.
     """
 
     def __init__(
@@ -45,17 +36,24 @@ class AutoscalingCluster:
         idle_timeout_minutes: float = 5,
         **config_kwargs: Any,
     ) -> None:
-        unknown = sorted(set(config_kwargs) - _WITHOUT_EFFECT)
+        limit = config_kwargs.pop("max_workers", None)
+        unknown = sorted(set(config_kwargs) - set(_without_effect.OPTIONS["AutoscalingCluster"]))
         if unknown:
             raise ValueError(f"AutoscalingCluster() got {', '.join(unknown)}, which it does not know")
+        _without_effect.tell("AutoscalingCluster", {**config_kwargs, "autoscaler_v2": autoscaler_v2})
         self._head_resources = dict(head_resources)
         self._groups = [_group(name, kind, idle_timeout_minutes * 60) for name, kind in worker_node_types.items()]
+        if limit is not None:
+            _limit(self._groups, limit)
         self._head: Any = None
         self._autoscaler: subprocess.Popen[bytes] | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def start(self, _system_config: Any = None, override_env: Mapping[str, str] | None = None) -> None:
-        """Starts the head and the autoscaler; `init("auto")` connects to it. What is started twice stays as it is."""
+        """Starts the head and the autoscaler; `init("auto")` connects to it. What is started twice stays as it is.
+
+        `_system_config` are switches of the cluster, as `init` takes them.
+        """
         from oxiray import cluster_utils
 
         if self._head is not None:
@@ -64,7 +62,11 @@ class AutoscalingCluster:
         known = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory", "object_store_memory": "object_store_memory"}
         options = {keyword: given.pop(name) for name, keyword in known.items() if name in given}
         self._head = cluster_utils._start(
-            None, {**cluster_utils._DEFAULTS, **options, "resources": given, "env_vars": override_env}
+            None,
+            {
+                **cluster_utils._DEFAULTS, **options, "resources": given, "env_vars": override_env,
+                "_system_config": _system_config,
+            },
         )
         atexit.register(self.shutdown)
         self._folder = tempfile.TemporaryDirectory(prefix="oxiray-groups-")
@@ -105,6 +107,18 @@ class AutoscalingCluster:
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None
+
+
+def _limit(groups: list[dict[str, Any]], limit: int) -> None:
+    """Has there be at most so many nodes of all groups. Raises `ValueError` where that is no limit of each group."""
+    if len(groups) == 1:
+        groups[0]["max"] = min(groups[0]["max"], limit)
+        groups[0]["min"] = min(groups[0]["min"], groups[0]["max"])
+    elif (together := sum(group["max"] for group in groups)) > limit:
+        raise ValueError(
+            f"max_workers={limit}, and the types of nodes may have {together} together: Oxiray limits each type and not all together, "
+            "so lower the max_workers of some"
+        )
 
 
 def _group(name: str, kind: Mapping[str, Any], idle_timeout_s: float) -> dict[str, Any]:

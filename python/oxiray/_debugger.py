@@ -162,10 +162,10 @@ class _Output:
 class _Session:
     """The session as the process sees it that stopped."""
 
-    def __init__(self, place: str, reason: str) -> None:
+    def __init__(self, place: str, reason: str, identifier: str | None = None) -> None:
         import oxiray
 
-        self.identifier = secrets.token_hex(4)
+        self.identifier = identifier or secrets.token_hex(4)
         self.held: list[str] = []
         options = {"name": self.identifier, "namespace": NAMESPACE, "num_cpus": 0, "scheduling_strategy": "DEFAULT"}
         self._actor: Any = oxiray.remote(DebugSession).options(**options).remote(_facts(self.identifier, place, reason))
@@ -241,17 +241,17 @@ def _place_of(frame: FrameType) -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-def _begin(place: str, reason: str) -> _Debugger:
-    session = _Session(place, reason)
+def _begin(place: str, reason: str, identifier: str | None = None) -> _Debugger:
+    session = _Session(place, reason, identifier)
     told = f"{reason or 'stopped at a breakpoint'}, {place}: run `oxiray debug {session.identifier}` on a machine of the cluster to debug it"
     print(told, file=sys.stderr, flush=True)
     return _Debugger(session)
 
 
-def stop_at(frame: FrameType | None) -> None:
+def stop_at(frame: FrameType | None, identifier: str | None = None) -> None:
     """Stops in that frame, which has called."""
     assert frame is not None, "somebody has called this"
-    _begin(_place_of(frame), "").set_trace(frame)
+    _begin(_place_of(frame), "", identifier).set_trace(frame)
 
 
 def set_trace(breakpoint_uuid: object = None) -> None:
@@ -261,7 +261,7 @@ def set_trace(breakpoint_uuid: object = None) -> None:
     `breakpoint()` does the same in workers, unless PYTHONBREAKPOINT says otherwise.
 
     Args:
-        breakpoint_uuid: Ignored: Ray's signature has it.
+        breakpoint_uuid: What `oxiray debug` is told to name this stop by; made up where it is None.
     """
     frame = sys._getframe().f_back
     assert frame is not None, "somebody has called this"
@@ -269,7 +269,7 @@ def set_trace(breakpoint_uuid: object = None) -> None:
     if not _core.is_connected() or (has_terminal and not _core.context()["is_worker"]):
         pdb.Pdb().set_trace(frame)
         return
-    stop_at(frame)
+    stop_at(frame, None if breakpoint_uuid is None else str(breakpoint_uuid))
 
 
 def is_post_mortem() -> bool:

@@ -50,7 +50,7 @@ from oxiray.exceptions import (
     RpcError,
     TaskCancelledError,
 )
-from oxiray.util._node import get_node_ip_address
+from oxiray.util._node import address_towards, get_node_ip_address
 
 ObjectID = ObjectRef
 StreamingObjectRefGenerator = ObjectRefGenerator
@@ -137,8 +137,8 @@ def get_all_interfaces_ip() -> str:
 
 
 def node_ip_address_from_perspective(address: str | None = None) -> str:
-    """This machine's address within the cluster. `address` is not used."""
-    return get_node_ip_address(address)
+    """This machine's address as it is seen from `host:port`; within the cluster where none is given."""
+    return get_node_ip_address() if address is None else address_towards(address)
 
 
 _title = ""

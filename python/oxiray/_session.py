@@ -161,7 +161,7 @@ def _open(options: InitOptions) -> RayContext:
         _reap_daemon()
         raise
     generation += 1
-    _switches.configure(options.system_config or {})
+    _switches.configure(options.system_config or _switches.of_started.get(info["address"], {}))
     _events.start(with_names=options.logging_config is None)
     _context = RayContext(_address_info(info))
     user_logger.info("Started a local Ray instance." if session is None else "Connected to Ray cluster.")
@@ -298,7 +298,8 @@ def _setup(logging_config: dict[str, Any] | None, tracing_hook: Any) -> bytes:
 
 
 def shutdown(_exiting_interpreter: bool = False, *, wait_for_processes: bool = False) -> None:
-    """Ends the connection, and with it a private cluster. Does nothing if there is no connection."""
+    """Ends the connection, and with it a private cluster, whose daemon has ended when this returns, whatever `wait_for_processes`
+    says. Does nothing if there is no connection."""
     global generation, _context
     with _lock:
         if not _core.is_connected() or _core.context()["is_worker"]:
@@ -346,6 +347,22 @@ def ensure() -> None:
         with _lock:
             if not _core.is_connected():
                 init()
+
+
+def ensure_at(address: str | None) -> None:
+    """Connects to the cluster at `address` where that was not done yet. Raises `ValueError` where this process is connected to another."""
+    if not _core.is_connected():
+        if address is None:
+            ensure()
+        else:
+            init(address)
+        return
+    here = str(_core.context()["address"])
+    if address not in (None, "auto", here) and str(address).replace("localhost", "127.0.0.1") != here:
+        raise ValueError(
+            f"address={address!r} was asked about, and this process is connected to {here}: leave the address out, or ask in a "
+            "process of its own"
+        )
 
 
 def _after_fork() -> None:

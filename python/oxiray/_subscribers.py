@@ -24,6 +24,7 @@ class _Subscriber:
     _kind = ""
 
     def __init__(self, address: str | None = None) -> None:
+        self._address = address
         self._kept: collections.deque[dict[str, Any]] = collections.deque(maxlen=_KEPT_MAX)
         self._came = threading.Condition()
         self._leave: Callable[[], None] | None = None
@@ -31,9 +32,13 @@ class _Subscriber:
         self.last_batch_size = 0
 
     def subscribe(self) -> None:
-        """Has what comes from now on be kept. Raises `RuntimeError` where nothing can come."""
+        """Has what comes from now on be kept.
+
+        Raises `RuntimeError` where nothing can come, `ValueError` where `address` is not that of the connection there is.
+        """
         if not _session.is_initialized():
             raise RuntimeError(f"{type(self).__name__} reads what the cluster tells this program: call ray.init() first")
+        _session.ensure_at(self._address)
         if self._leave is None:
             self._leave = _events.listen(self._kind, self._keep, self.close)
 
@@ -63,7 +68,7 @@ class _Subscriber:
 
 
 class GcsLogSubscriber(_Subscriber):
-    """The lines that workers of this program print. `address` is not used: they are those of the connection there is.
+    """The lines that workers of this program print. `address` can only be that of the connection there is.
 
     A piece has `ip`, `pid`, `job`, `is_err`, `lines`, and `name`: what is printed before the line, a task's name or an
     actor's. It is not told which of the two it is.
@@ -94,7 +99,7 @@ class GcsLogSubscriber(_Subscriber):
 
 
 class GcsErrorSubscriber(_Subscriber):
-    """The notices to this program: what is printed after `(oxiray)`. `address` is not used: they are those of the connection.
+    """The notices to this program: what is printed after `(oxiray)`. `address` can only be that of the connection there is.
 
     A piece has `job_id`, `type`, `error_message` and `timestamp`. The `type` is always `notice`: Ray's types (`worker_died`)
     are not told apart.

@@ -43,6 +43,10 @@ VARIABLES = frozenset(f"RAY_{name}" for name in KNOWN)
 _given: Mapping[str, Any] = {}
 
 
+#: The same of clusters that this process started and that it may connect to, by their addresses.
+of_started: dict[str, Mapping[str, Any]] = {}
+
+
 class _Settings(NamedTuple):
     """What a runtime is told of the switches."""
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from oxiray import _cli, _labels, _option_rules, _session
+from oxiray import _cli, _labels, _option_rules, _session, _switches, _without_effect
 from oxiray._autoscaling_cluster import AutoscalingCluster as AutoscalingCluster
 
 #: What a node offers where nothing is said, as in Ray: one processor, no accelerator, a small object store.
@@ -28,19 +28,6 @@ _DEFAULTS: dict[str, Any] = {"num_cpus": 1, "num_gpus": 0, "object_store_memory"
 _END_LIMIT = 20.0
 #: How often the cluster is asked while nodes are waited for, in seconds.
 _POLL = 0.02
-#: Ray's options of `add_node` that choose what Oxiray has not, or has in one way only.
-_WITHOUT_EFFECT = frozenset(
-    {
-        "_system_config", "dashboard_host", "dashboard_port", "include_dashboard", "gcs_server_port", "min_worker_port",
-        "max_worker_port", "node_manager_port", "object_manager_port", "redis_port", "redis_address", "worker_port_list",
-        "ray_client_server_port", "metrics_export_port", "enable_object_reconstruction", "plasma_directory", "session_dir",
-        "dashboard_agent_listen_port", "runtime_env_agent_port", "log_to_driver", "redis_password", "disable_usage_stats",
-        "runtime_env_dir_name", "dashboard_agent_grpc_port", "redis_username", "redis_shard_ports", "gcs_address",
-        "huge_pages", "ray_debugger_external", "include_log_monitor", "tracing_startup_hook", "no_monitor",
-    }
-)  # fmt: skip
-
-
 #: Whether clusters on one machine are impossible here.
 cluster_not_supported = False
 
@@ -157,6 +144,9 @@ class Cluster:
 
     def add_node(self, wait: bool = True, **node_args: Any) -> Node:
         """Starts a node, the first one as the head. It is part of the cluster when this returns, unless `wait` is off.
+
+        `_system_config` are switches, as `init` takes them, of this node's processes; those of the head are also those of a driver
+        of this process that connects to it. What has no effect is told of once, by the logger "ray".
 
         Raises `ValueError` or `TypeError` for what no node can offer, `RuntimeError` where it does not start.
         """
@@ -291,7 +281,10 @@ def _start(address: str | None, node_args: dict[str, Any]) -> Node:
             process.wait()
             text = errors.read().decode(errors="replace").strip().removeprefix("error: ")
             raise RuntimeError(f"the node did not start: {text}")
-    return Node(process, json.loads(line))
+    node = Node(process, json.loads(line))
+    if address is None:
+        _switches.of_started[node.address] = dict(node_args.get("_system_config") or {})
+    return node
 
 
 def _config(address: str | None, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -330,13 +323,19 @@ def _config(address: str | None, given: dict[str, Any]) -> tuple[dict[str, Any],
         "member": {"join": address},
         **given.pop("_network", {}),
     }
-    variables = {str(name): str(value) for name, value in (given.pop("env_vars", None) or {}).items()}
-    unknown = sorted(set(given) - _WITHOUT_EFFECT - {"port"})
+    has_dashboard, port = given.pop("include_dashboard", None), given.pop("dashboard_port", None)
+    if address is None and (has_dashboard or (has_dashboard is None and port is not None)):
+        config["head"] = {**config.get("head", {}), "dashboard": {"port": port}}
+    switches = given.pop("_system_config", None) or {}
+    _without_effect.tell_of_system_config(switches, _switches.KNOWN)
+    variables = _switches.variables(switches)
+    variables |= {str(name): str(value) for name, value in (given.pop("env_vars", None) or {}).items()}
+    _without_effect.tell("add_node", given)
+    unknown = sorted(set(given) - set(_without_effect.OPTIONS["add_node"]) - {"port"})
     if unknown:
         raise ValueError(
             f"add_node() got {', '.join(unknown)}, which it does not know; it takes num_cpus, num_gpus, memory, resources, "
             "labels, object_store_memory, object_spilling_directory, device_isolation, device_violations, gpu_memory, gpu_memory_enforcement, "
-            "gpu_memory_library, temp_dir, node_name, "
-            "node_ip_address and env_vars"
+            "gpu_memory_library, temp_dir, node_name, node_ip_address, env_vars, include_dashboard, dashboard_port and _system_config"
         )
     return config, variables

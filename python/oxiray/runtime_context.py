@@ -104,12 +104,6 @@ class RuntimeContext:
         """The machine, as 56 hexadecimal digits."""
         return _facts("Node ID")["node_id"]
 
-    def get_node_labels(self) -> dict[str, str]:
-        """The labels of this machine."""
-        node_id = _facts("Node labels")["node_id"]
-        nodes = _core.cluster().get("nodes", [])
-        return next((dict(node["labels"]) for node in nodes if node["node_id"] == node_id), {})
-
     def get_worker_id(self) -> str:
         """This process, as 56 hexadecimal digits."""
         return _facts("Worker ID")["worker_id"]

@@ -46,6 +46,34 @@ GIVEN = {
         "_actor_generator_backpressure_num_objects": 2,
     },
     "method": {"enable_task_events": False, "_labels": {"a": "b"}},
+    "add_node": {
+        **dict.fromkeys(
+            (
+                "gcs_server_port", "min_worker_port", "max_worker_port", "node_manager_port", "object_manager_port", "worker_port_list",
+                "ray_client_server_port", "metrics_export_port", "dashboard_agent_listen_port", "dashboard_agent_grpc_port",
+                "runtime_env_agent_port", "redis_port",
+            ),
+            1,
+        ),
+        **dict.fromkeys(
+            ("redis_address", "redis_username", "redis_password", "redis_shard_ports", "plasma_directory", "session_dir"), "a"
+        ),
+        **dict.fromkeys(("dashboard_host", "runtime_env_dir_name", "gcs_address", "tracing_startup_hook"), "a"),
+        **dict.fromkeys(("huge_pages", "ray_debugger_external"), True),
+        **dict.fromkeys(("log_to_driver", "include_log_monitor", "enable_object_reconstruction"), False),
+        "no_monitor": "a",
+        "disable_usage_stats": "a",
+    },
+    "AutoscalingCluster": dict.fromkeys(
+        (
+            "cluster_name", "provider", "auth", "docker", "head_node_type", "file_mounts", "setup_commands", "initialization_commands",
+            "head_setup_commands", "worker_setup_commands", "head_start_ray_commands", "worker_start_ray_commands",
+            "cluster_synced_files", "file_mounts_sync_continuously", "rsync_exclude", "rsync_filter", "upscaling_speed", "autoscaler_v2",
+        ),
+        "a",
+    ),
+    "connect": {"secure": True, "metadata": [], "connection_retries": 1, "ignore_version": True, "_credentials": "a"},
+    "tqdm": {"position": 2},
     "JobConfig": {"code_search_path": ["/x"], "_disable_job_level_lineage_reconstruction": True},
 }
 

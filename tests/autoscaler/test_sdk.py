@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import ray
+from ray._private.state import state
 from ray.autoscaler.sdk import request_resources
 from ray.cluster_utils import AutoscalingCluster
 from watching import wait_until
@@ -51,6 +52,20 @@ def test_machines_come_for_memory_of_a_gpu_that_they_have(cluster: AutoscalingCl
     assert ray.get([asked.remote(), asked.remote()], timeout=60) == [{"GPU": 0.5, "gpu_memory": 40 << 30}] * 2
     with pytest.raises(ray.exceptions.TaskUnschedulableError, match="has 80.00 GiB gpu_memory, and 90.00 GiB is asked for"):
         ray.get(compute.options(gpu_memory="90GiB").remote(), timeout=60)
+
+
+def test_libraries_are_told_what_may_be_added(cluster: AutoscalingCluster) -> None:
+    wait_until(lambda: state.get_cluster_config() is not None, 60)
+    config = state.get_cluster_config()
+    assert config is not None
+    groups = {group.name: group for group in config.node_group_configs}
+    assert set(groups) == {"cpu_node", "gpu_node"}
+    assert (groups["cpu_node"].min_count, groups["cpu_node"].max_count, groups["cpu_node"].resources["CPU"]) == (0, 4, 4)
+    most = state.get_max_resources_from_cluster_config()
+    assert most is not None
+    # The head has no CPU, and its store counts.
+    assert (most["CPU"], most["GPU"]) == (4 * 4 + 2 * 2, 2)
+    assert most["object_store_memory"] > 0
 
 
 def test_machines_come_for_tasks_and_go(cluster: AutoscalingCluster) -> None:

@@ -320,6 +320,20 @@ def test_what_is_remembered_is_bounded(cluster: ray.RayContext) -> None:
     assert 1000 <= len(rows) < 3000 + 100
 
 
+def test_what_is_left_out_and_long_in_coming_is_told_where_that_is_asked(
+    cluster: ray.RayContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray.get([quick.remote(number) for number in range(20)])
+    with pytest.warns(UserWarning, match=r"^3 of \d+ tasks are told: ask with a higher limit"):
+        state.list_tasks(limit=3, _explain=True)
+    told: list[str] = []
+    monkeypatch.setattr("oxiray.util.state.api.logger.info", lambda text, *parts: told.append(text % parts))
+    pid = json.loads((Path(cluster["session_dir"]) / "session.json").read_text())["pid"]
+    with stopped(pid), pytest.raises(ServerUnavailable, match="timeout=0.8"):
+        state.summarize_tasks(timeout=0.8, _explain=True)
+    assert told == [f"{after:.2f} of 0.8 seconds have gone by, and the question for tasks is not answered" for after in (0.1, 0.2, 0.4)]
+
+
 def test_wrong_questions(cluster: ray.RayContext) -> None:
     with pytest.raises(RayStateApiException, match="`colour`: their keys are task_id"):
         state.list_tasks(filters=[("colour", "=", "red")])

@@ -104,6 +104,20 @@ def test_a_task_is_looked_into_changed_and_let_go_on() -> None:
     wait_until(lambda: "No process has stopped." in debug()[1])
 
 
+def test_a_stop_has_the_name_that_it_was_given() -> None:
+    @ray.remote
+    def named() -> int:
+        from ray.util import pdb
+
+        pdb.set_trace(breakpoint_uuid="mine")
+        return 3
+
+    result = named.remote()
+    assert stopped()["session"] == "mine"
+    assert debug("mine", typed="c\n")[0] == 0
+    assert ray.get(result, timeout=60) == 3
+
+
 def test_actors_stop_with_rays_names_and_in_their_loops() -> None:
     counter = Counter.remote()
     for call in (counter.stops, counter.stops_in_a_loop):

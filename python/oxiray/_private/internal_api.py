@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import gc
+import shutil
+import sys
+import textwrap
 from typing import Any
 
-from oxiray import _core, _session
+from oxiray import _api, _core, _session
 from oxiray._core import ObjectRef
 
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 _SORTS = ("OBJECT_SIZE", "PID", "REFERENCE_TYPE")
 _GROUPS = ("NODE_ADDRESS", "STACK_TRACE")
+#: The most references whose places in the program are asked for.
+_ROWS_MAX = 10_000
 
 
 def free(object_refs: Any, local_only: bool = False) -> None:
     """Gives the memory of these objects back at once, whoever refers to them: reading one raises `ObjectFreedError`.
 
-    Arrays that were read before stay as they are. An object whose value is still to come is left alone. `local_only`
-    has no meaning on one machine. Raises `TypeError` for what is no reference.
+    Arrays that were read before stay as they are. An object whose value is still to come is left alone. Raises `TypeError`
+    for what is no reference, and `NotImplementedError` for `local_only` in a cluster of several machines: copies are given
+    up on all of them.
     """
     if isinstance(object_refs, ObjectRef):
         object_refs = [object_refs]
@@ -27,6 +33,10 @@ def free(object_refs: Any, local_only: bool = False) -> None:
         if not isinstance(reference, ObjectRef):
             raise TypeError(f"free() takes ObjectRefs, and one of them is {type(reference)}")
     _session.ensure()
+    if local_only and sum(node.get("alive", True) for node in _api.describe_nodes()) > 1:
+        raise NotImplementedError(
+            "free(local_only=True) would give up the copies of one machine alone, and Oxiray gives objects up on all: leave it out"
+        )
     if object_refs:
         _core.free(object_refs)
 
@@ -42,8 +52,10 @@ def memory_summary(
 ) -> str:
     """A text that tells which objects there are, how large, where, and which processes hold them.
 
-    Objects that never left the process that made them, and take at most 100 KiB, are only counted. `address`,
-    `group_by` and `line_wrap` are accepted for Ray's sake: there is one machine, and no call sites are recorded.
+    They are grouped by the machine whose store has them, or with `group_by="STACK_TRACE"` by where references to them were
+    made, which RAY_record_ref_creation_sites=1 has recorded; `num_entries` are shown of each group. Objects that never left
+    the process that made them, and take at most 100 KiB, are only counted. With `line_wrap`, lines that are wider than the
+    terminal are wrapped. Raises `ValueError` where this process is connected to another cluster than that at `address`.
     """
     if units not in _UNITS:
         raise ValueError(f"units={units!r}: one of {', '.join(_UNITS)}")
@@ -51,7 +63,7 @@ def memory_summary(
         raise ValueError(f"sort_by={sort_by!r}: one of {', '.join(_SORTS)}")
     if group_by not in _GROUPS:
         raise ValueError(f"group_by={group_by!r}: one of {', '.join(_GROUPS)}")
-    _session.ensure()
+    _session.ensure_at(address)
     figures = _core.figures()
     store = _core.cluster()["store"]
     summary = _store_figures(store, units) + [
@@ -62,13 +74,42 @@ def memory_summary(
     if stats_only:
         return "\n".join(summary) + "\n"
     held, untold = _core.holdings()
-    objects = sorted(held, key=_ORDERS[sort_by])[:num_entries]
-    rows = [("object", "size", "place", "owner", "held by")]
-    rows += [_row(entry, units) for entry in objects]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    table = ["  ".join([*(cell.ljust(width) for cell, width in zip(row, widths)), row[4]]) for row in rows]
-    left_out = len(held) - len(objects) + untold
-    return "\n".join(table + ([f"... and {left_out} more"] if left_out else []) + [""] + summary) + "\n"
+    groups = _grouped(held, group_by)
+    lines, shown = [], 0
+    for name in sorted(groups):
+        objects = sorted(groups[name], key=_ORDERS[sort_by])[:num_entries]
+        shown += len(objects)
+        rows = [("object", "size", "place", "owner", "held by"), *(_row(entry, units) for entry in objects)]
+        widths = [max(len(row[column]) for row in rows) for column in range(4)]
+        lines += [f"{len(groups[name])} {name}"]
+        lines += ["  ".join([*(cell.ljust(width) for cell, width in zip(row, widths)), row[4]]) for row in rows] + [""]
+    left_out = len(held) - shown + untold
+    text = "\n".join(lines + ([f"... and {left_out} more"] if left_out else []) + [""] + summary) + "\n"
+    return _wrapped(text) if line_wrap and sys.stdout.isatty() else text
+
+
+def _grouped(held: list[dict[str, Any]], group_by: str) -> dict[str, list[dict[str, Any]]]:
+    """The objects by what is common to those of a group, in words."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    if group_by == "STACK_TRACE":
+        rows, _, _ = _core.look("objects", [], _ROWS_MAX, True, False)
+        sites = {row["object_id"]: row["call_site"] for row in rows}
+        for entry in held:
+            site = sites.get(entry["object"], "disabled")
+            told = "where that is not recorded (RAY_record_ref_creation_sites=1 has it recorded)" if site == "disabled" else site
+            groups.setdefault(f"made at {told}", []).append(entry)
+        return groups
+    addresses = {node["node_id"]: node["address"] for node in _api.describe_nodes()}
+    for entry in held:
+        nodes = sorted({addresses.get(node, node) for node in entry.get("nodes", ())})
+        groups.setdefault(f"on {', '.join(nodes)}" if nodes else "in no store", []).append(entry)
+    return groups
+
+
+def _wrapped(text: str) -> str:
+    width = shutil.get_terminal_size().columns
+    wrap = textwrap.TextWrapper(width, subsequent_indent="    ", replace_whitespace=False, drop_whitespace=False)
+    return "\n".join("\n".join(wrap.wrap(line)) for line in text.split("\n"))
 
 
 def _store_figures(store: dict[str, Any], units: str) -> list[str]:
@@ -120,9 +161,13 @@ def get_local_ongoing_lineage_reconstruction_tasks() -> list[tuple[Any, int]]:
 
 
 def get_state_from_address(address: str | None = None) -> Any:
-    """What is known of the cluster of this connection, as `ray._private.state.state`. `address` is not used."""
+    """What is known of the cluster at `address`, which this process connects to where it is not; as `ray._private.state.state`.
+
+    Raises `ValueError` where it is connected to another.
+    """
     from oxiray._private import state
 
+    _session.ensure_at(address)
     return state.state
 
 

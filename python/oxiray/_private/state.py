@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import Any
 
-from oxiray import _missing, _session
+from oxiray import _core, _missing, _session
 from oxiray._api import available_resources, cluster_resources, describe_nodes, nodes, timeline
 from oxiray._core import PlacementGroupID
 from oxiray.util.placement_group import PlacementGroup, placement_group_table
 
 _ROWS_MAX = 10_000
+#: The label that names the group of a node that the autoscaler added.
+RAY_NODE_GROUP_KEY = "ray.io/node-group"
 
 
 def total_resources_per_node() -> dict[str, dict[str, float]]:
@@ -66,6 +70,38 @@ def _actor(row: Any) -> dict[str, Any]:
     }
 
 
+@dataclass
+class NodeGroupConfig:
+    """Nodes of one kind that the autoscaler may add, with the attributes that Ray's message has and libraries read."""
+
+    name: str
+    #: What each node offers.
+    resources: dict[str, float]
+    #: How many nodes there are at least, and at most.
+    min_count: int
+    max_count: int
+
+
+@dataclass
+class ClusterConfig:
+    """All of them. The cluster as a whole has no limits besides theirs."""
+
+    node_group_configs: list[NodeGroupConfig]
+    min_resources: dict[str, float] = field(default_factory=dict)
+    max_resources: dict[str, float] = field(default_factory=dict)
+
+
+def _cluster() -> dict[str, Any]:
+    _session.ensure()
+    return _core.cluster()
+
+
+def _node_group(told: dict[str, Any]) -> NodeGroupConfig:
+    least, most = told["limits"] or (0, 0)
+    hosts = told["hosts"] or 1
+    return NodeGroupConfig(told["name"], dict(told["resources"]), least * hosts, most * hosts)
+
+
 class GlobalState:
     """The cluster, as libraries ask for it through `ray._private.state.state`."""
 
@@ -76,11 +112,29 @@ class GlobalState:
         seconds = {node: told.get("deadline_s") for node, told in ends.items()}
         return {node: 0 if left is None else int((now + left) * 1000) for node, left in seconds.items()}
 
-    def get_cluster_config(self) -> None:
-        """None: what an autoscaler may add is not told in Ray's terms."""
+    def get_cluster_config(self) -> ClusterConfig | None:
+        """What the autoscaler may add; None where the cluster has none."""
+        told = _cluster().get("autoscaler")
+        if told is None or told["absence"]:
+            return None
+        return ClusterConfig([_node_group(group) for group in told["groups"]])
 
-    def get_max_resources_from_cluster_config(self) -> None:
-        """None, as where Ray has no autoscaler."""
+    def get_max_resources_from_cluster_config(self) -> dict[str, float] | None:
+        """What all nodes that the autoscaler may add, and those that it did not add, offer together.
+
+        None where it may add none, and where the cluster has no autoscaler.
+        """
+        config = self.get_cluster_config()
+        if config is None or not any(group.max_count for group in config.node_group_configs):
+            return None
+        names = {group.name for group in config.node_group_configs}
+        most = Counter[str]()
+        for node in nodes():
+            if node["Alive"] and node["Labels"].get(RAY_NODE_GROUP_KEY) not in names:
+                most.update(node["Resources"])
+        for group in config.node_group_configs:
+            most.update({name: amount * group.max_count for name, amount in group.resources.items()})
+        return dict(most)
 
     def placement_group_table(self, placement_group_id: PlacementGroupID | None = None) -> dict[str, Any]:
         """What there is to know of one group, or of all by their identifiers."""

@@ -23,13 +23,50 @@ def hex_to_binary(hex_identifier: str | bytes) -> bytes:
 
 
 def get_num_cpus(override_docker_cpu_warning: bool = False, truncate: bool = True) -> float:
-    """The processors that this process may use."""
-    return len(os.sched_getaffinity(0))
+    """The processors that this process may use: those of the machine, or fewer where its control group has a quota.
+
+    A part of one counts as none, unless `truncate` is off or it is the only one. Nothing is warned of, with
+    `override_docker_cpu_warning` or without.
+    """
+    count: float = len(os.sched_getaffinity(0))
+    for folder in _control_groups("cpu"):
+        quota, period = [*_words(folder / "cpu.max"), "", ""][:2]
+        if not period:
+            quota, period = ((_words(folder / f"cpu.cfs_{name}_us") or [""])[0] for name in ("quota", "period"))
+        if quota.isdigit() and period.isdigit():
+            count = min(count, int(quota) / int(period))
+    return max(int(count), 1) if truncate else count
+
+
+def _control_groups(controller: str) -> list[Path]:
+    """The folders of this process's control group and of those above it, of the second version and of the first."""
+    found: list[Path] = []
+    for line in _text(Path("/proc/self/cgroup")).splitlines():
+        _, controllers, group = line.split(":", 2)
+        if not controllers or controller in controllers.split(","):
+            root = Path("/sys/fs/cgroup", controllers)
+            own = root / group.lstrip("/")
+            # In a container the path may be one of the machine's: then its group is the root here.
+            found += [folder for folder in (own, *own.parents) if folder.is_relative_to(root)]
+    return found
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text()
+    except OSError:
+        return ""
+
+
+def _words(file: Path) -> list[str]:
+    return _text(file).split()
 
 
 def get_system_memory() -> int:
-    """The memory of this machine, in bytes."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """The memory of this machine, or less where this process's control group is limited to that, in bytes."""
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    files = [folder / name for folder in _control_groups("memory") for name in ("memory.max", "memory.limit_in_bytes")]
+    return min([whole, *(int(word) for file in files for word in _words(file)[:1] if word.isdigit())])
 
 
 def get_user() -> str:
@@ -46,8 +83,8 @@ def is_main_thread() -> bool:
 
 
 def is_in_test() -> bool:
-    """Whether Ray tests itself, which Ray's libraries ask: never."""
-    return False
+    """Whether this process runs a test of pytest's, or belongs to a build of Buildkite's, which Ray's libraries ask."""
+    return "PYTEST_CURRENT_TEST" in os.environ or "BUILDKITE" in os.environ
 
 
 def update_envs(env_vars: dict[str, str]) -> None:

@@ -11,12 +11,14 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from oxiray import _without_effect
+
 
 class tqdm:
     """Counts steps and prints how far they are.
 
-    `total` is how many there are, where that is known; `position` is taken for programs written for Ray, and means
-    nothing here. Iterating over it counts one step an item.
+    `total` is how many there are, where that is known; `position` has no effect, and is told of once. Iterating over it
+    counts one step an item.
     """
 
     def __init__(
@@ -28,6 +30,7 @@ class tqdm:
         position: int | None = None,
         flush_interval_s: float | None = None,
     ) -> None:
+        _without_effect.tell("tqdm", {"position": position})
         self._iterable = iterable
         self._desc = desc or ""
         self._unit = unit or "it"

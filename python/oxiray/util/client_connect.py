@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oxiray import _missing, _session
+from oxiray import _missing, _session, _without_effect
 from oxiray._init_options import CLIENT_SCHEME
 
 
@@ -23,8 +23,11 @@ def connect(
     """Connects to the cluster at `conn_str`, as `init` does; deprecated in Ray. Returns facts of the connection.
 
     How a client would have spoken to its server (`secure`, `metadata`, `connection_retries`, `ignore_version`,
-    `_credentials`) has no meaning: there is none between. Raises `RuntimeError` where this process is connected already.
+    `_credentials`) has no effect, and is told of once: there is none between. Raises `RuntimeError` where this process is
+    connected already.
     """
+    without = {"secure": secure, "metadata": metadata, "connection_retries": connection_retries, "ignore_version": ignore_version}
+    _without_effect.tell("connect", without | {"_credentials": _credentials})
     options = {"job_config": job_config, "namespace": namespace, **(ray_init_kwargs or {})}
     context = _session.init(f"{CLIENT_SCHEME}{conn_str.removeprefix(CLIENT_SCHEME)}", **options)
     return {

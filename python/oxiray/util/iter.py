@@ -253,6 +253,8 @@ class LocalIterator(_Transformable):
         timeout: int | None = None,
         name: str | None = None,
     ) -> None:
+        if timeout is not None:
+            raise NotImplementedError(f"timeout={timeout!r}: an iterator waits for its next item. Read a slow one in a thread, or leave it out")
         self.base_iterator = base_iterator
         self.shared_metrics = shared_metrics
         self.local_transforms = local_transforms or []
@@ -317,7 +319,7 @@ class LocalIterator(_Transformable):
     ) -> LocalIterator:
         """The items of all in turn, of each as many as its weight says, by default one; "*" is all that it has.
 
-        Raises `ValueError` for what is no `LocalIterator`.
+        They come in that order with `deterministic` and without. Raises `ValueError` for what is no `LocalIterator`.
         """
         for other in others:
             if not isinstance(other, LocalIterator):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 import math
 import subprocess
+import threading
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from oxiray import _cli, _core, _missing, _session
@@ -35,7 +38,12 @@ from oxiray.util.state.common import (
 from oxiray.util.state._logs import get_log as get_log, list_logs as list_logs
 from oxiray.util.state.exception import RayStateApiException, ServerUnavailable
 
+logger = logging.getLogger("ray")
+
 Filter = tuple[str, str, Any]
+
+#: Parts of its timeout after which a question that `_explain` is asked of is told to wait.
+_TOLD_AFTER = (1 / 8, 1 / 4, 1 / 2)
 
 #: The column that names a row of its kind.
 _IDENTIFIERS = {
@@ -81,13 +89,17 @@ def _checked(filters: Sequence[Filter] | None) -> list[tuple[str, bool, str]]:
 
 
 class _Patience:
-    """How long is left for one call of the API, which may ask more than one question; it begins with the first."""
+    """How long is left for one call of the API, which may ask more than one question; it begins with the first.
 
-    def __init__(self, timeout: float) -> None:
+    With `explains`, the logger "ray" says when an answer is long in coming, and a warning how many rows were left out.
+    """
+
+    def __init__(self, timeout: float, explains: bool = False) -> None:
         is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
         if not is_number or math.isnan(timeout) or timeout <= 0:
             raise ValueError(f"timeout={timeout!r}: a timeout is a number of seconds above 0")
         self.timeout = timeout
+        self.explains = explains
         self._until: float | None = None
 
     def left(self) -> float | None:
@@ -97,6 +109,24 @@ class _Patience:
         if self._until is None:
             self._until = time.monotonic() + self.timeout
         return max(0.0, self._until - time.monotonic())
+
+    @contextlib.contextmanager
+    def told(self, kind: str) -> Iterator[None]:
+        """Around the wait for an answer."""
+        timers = []
+        if self.explains and not math.isinf(self.timeout):
+            for part in _TOLD_AFTER:
+                after = part * self.timeout
+                text = ("%.2f of %s seconds have gone by, and the question for %s is not answered", after, self.timeout, kind)
+                timers.append(threading.Timer(after, logger.info, text))
+        for timer in timers:
+            timer.daemon = True
+            timer.start()
+        try:
+            yield
+        finally:
+            for timer in timers:
+                timer.cancel()
 
 
 def _look(
@@ -110,7 +140,8 @@ def _look(
     must_be_whole: bool = False,
 ) -> Any:
     try:
-        told, _, missing = _core.look(kind, filters, limit, detail, summary, patience and patience.left())
+        with contextlib.nullcontext() if patience is None else patience.told(kind):
+            told, total, missing = _core.look(kind, filters, limit, detail, summary, patience and patience.left())
     except GetTimeoutError:
         assert patience is not None, "only a wait with a timeout ends by it"
         raise ServerUnavailable(
@@ -124,6 +155,8 @@ def _look(
         )
     if missing:
         warnings.warn(f"not all {kind} are told: {missing}", stacklevel=4)
+    if patience is not None and patience.explains and isinstance(told, list) and len(told) < total:
+        warnings.warn(f"{len(told)} of {total} {kind} are told: ask with a higher limit, or with filters", stacklevel=4)
     return told
 
 
@@ -165,7 +198,8 @@ def _events(
     if not math.isinf(patience.timeout):
         command.append(f"--timeout={math.ceil(patience.timeout)}")
     command += [f"--filter={key}{'!=' if differs else '='}{value}" for key, differs, value in filters]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    with patience.told("cluster_events"):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RayStateApiException(done.stderr.strip().removeprefix("error: "))
     rows = json.loads(done.stdout)
@@ -208,13 +242,14 @@ def _lister(kind: str, words: str) -> Any:
         raise_on_missing_output: bool = True,
         _explain: bool = False,
     ) -> list[Any]:
-        return _rows(kind, address, filters, limit, detail, _Patience(timeout), raise_on_missing_output)
+        return _rows(kind, address, filters, limit, detail, _Patience(timeout, _explain), raise_on_missing_output)
 
     list_rows.__name__ = list_rows.__qualname__ = f"list_{kind}"
     list_rows.__doc__ = f"""{words}: those that fit all `filters`, at most `limit`; with `detail`, every field.
 
     Where a process does not answer in time, RayStateApiException says so; with `raise_on_missing_output=False` that is a
     warning, and the rest is returned. Where the cluster does not answer within `timeout` seconds, ServerUnavailable is raised.
+    With `_explain`, a warning says how many rows the limit left out, and the logger "ray" when the answer is long in coming.
     """
     return list_rows
 
@@ -236,14 +271,14 @@ def get_actor(
     id: str, address: str | None = None, timeout: float = DEFAULT_RPC_TIMEOUT, _explain: bool = False
 ) -> ActorState | None:
     """The actor of this identifier; None where there is none."""
-    return _first(_one("actors", id, address, _Patience(timeout)))
+    return _first(_one("actors", id, address, _Patience(timeout, _explain)))
 
 
 def get_job(
     id: str, address: str | None = None, timeout: float = DEFAULT_RPC_TIMEOUT, _explain: bool = False
 ) -> JobState | None:
     """The job of this identifier, or of this submission id; None where there is none."""
-    patience = _Patience(timeout)
+    patience = _Patience(timeout, _explain)
     submitted = [("submission_id", "=", id)]
     if isinstance(id, str) and (found := _rows("jobs", address, submitted, DEFAULT_LIMIT, True, patience)):
         return _first(found)
@@ -254,21 +289,21 @@ def get_node(
     id: str, address: str | None = None, timeout: float = DEFAULT_RPC_TIMEOUT, _explain: bool = False
 ) -> NodeState | None:
     """The machine of this identifier; None where there is none."""
-    return _first(_one("nodes", id, address, _Patience(timeout)))
+    return _first(_one("nodes", id, address, _Patience(timeout, _explain)))
 
 
 def get_objects(
     id: str, address: str | None = None, timeout: float = DEFAULT_RPC_TIMEOUT, _explain: bool = False
 ) -> list[ObjectState]:
     """Every reference to the object of this identifier."""
-    return list(_one("objects", id, address, _Patience(timeout)))
+    return list(_one("objects", id, address, _Patience(timeout, _explain)))
 
 
 def get_placement_group(
     id: str, address: str | None = None, timeout: float = DEFAULT_RPC_TIMEOUT, _explain: bool = False
 ) -> PlacementGroupState | None:
     """The placement group of this identifier; None where there is none."""
-    return _first(_one("placement_groups", id, address, _Patience(timeout)))
+    return _first(_one("placement_groups", id, address, _Patience(timeout, _explain)))
 
 
 def get_task(
@@ -277,7 +312,7 @@ def get_task(
     """The task of this identifier, or that makes this object; each of its attempts where it has several."""
     if isinstance(id, _core.ObjectRef):
         id = id.task_id().hex()
-    attempts = _one("tasks", id, address, _Patience(timeout))
+    attempts = _one("tasks", id, address, _Patience(timeout, _explain))
     return attempts if len(attempts) > 1 else _first(attempts)
 
 
@@ -285,11 +320,11 @@ def get_worker(
     id: str, address: str | None = None, timeout: float = DEFAULT_RPC_TIMEOUT, _explain: bool = False
 ) -> WorkerState | None:
     """The process of this identifier; None where there is none."""
-    return _first(_one("workers", id, address, _Patience(timeout)))
+    return _first(_one("workers", id, address, _Patience(timeout, _explain)))
 
 
-def _summary(kind: str, address: str | None, timeout: float, must_be_whole: bool) -> dict[str, Any]:
-    patience = _Patience(timeout)
+def _summary(kind: str, address: str | None, timeout: float, must_be_whole: bool, explains: bool) -> dict[str, Any]:
+    patience = _Patience(timeout, explains)
     _connect(address)
     return dict(_look(kind, [], DEFAULT_LIMIT, patience=patience, summary=True, must_be_whole=must_be_whole))
 
@@ -301,7 +336,7 @@ def summarize_actors(
     _explain: bool = False,
 ) -> dict[str, Any]:
     """How many actors there are of each class, by state."""
-    return _summary("actors", address, timeout, raise_on_missing_output)
+    return _summary("actors", address, timeout, raise_on_missing_output, _explain)
 
 
 def summarize_objects(
@@ -314,7 +349,7 @@ def summarize_objects(
 
     Where that is not recorded all are together; `RAY_record_ref_creation_sites=1` has it recorded.
     """
-    return _summary("objects", address, timeout, raise_on_missing_output)
+    return _summary("objects", address, timeout, raise_on_missing_output, _explain)
 
 
 def summarize_tasks(
@@ -324,7 +359,7 @@ def summarize_tasks(
     _explain: bool = False,
 ) -> dict[str, Any]:
     """How many tasks there are of each name, by state."""
-    return _summary("tasks", address, timeout, raise_on_missing_output)
+    return _summary("tasks", address, timeout, raise_on_missing_output, _explain)
 
 
 class StateApiClient:
@@ -345,7 +380,7 @@ class StateApiClient:
         self, resource: StateResource, options: ListApiOptions, raise_on_missing_output: bool, _explain: bool = False
     ) -> Sequence[Any]:
         """The rows of `resource` that fit the options; raises as `list_actors` does."""
-        patience = _Patience(options.timeout)
+        patience = _Patience(options.timeout, _explain)
         kind, limit = resource.value, options.limit
         return _rows(kind, self._address, options.filters, limit, options.detail, patience, raise_on_missing_output)
 
@@ -353,7 +388,7 @@ class StateApiClient:
         self, resource: StateResource, id: str, options: GetApiOptions | None, _explain: bool = False
     ) -> Any:
         """The row of this identifier, a list of rows for an object or a task with several attempts, None where there is none."""
-        found = _one(resource.value, id, self._address, _Patience((options or GetApiOptions()).timeout))
+        found = _one(resource.value, id, self._address, _Patience((options or GetApiOptions()).timeout, _explain))
         is_list = resource is StateResource.OBJECTS or (resource is StateResource.TASKS and len(found) > 1)
         return found if is_list else _first(found)
 
@@ -367,7 +402,7 @@ class StateApiClient:
     ) -> dict[str, Any]:
         """Counts of `resource`; raises as `summarize_tasks` does."""
         timeout = (options or SummaryApiOptions()).timeout
-        return _summary(resource.value, self._address, timeout, raise_on_missing_output)
+        return _summary(resource.value, self._address, timeout, raise_on_missing_output, _explain)
 
 
 def timeline() -> list[dict[str, Any]]:
