@@ -47,7 +47,7 @@ def fit(tmp_path: Path) -> Callable[..., train.Result]:
                 name=name,
                 storage_path=options.pop("storage_path", str(tmp_path / "runs")),
                 worker_runtime_env=options.pop("environment", None),
-                failure_config=train.FailureConfig(max_failures=failures, hang_timeout_s=hang),
+                failure_config=options.pop("failure_config", None) or train.FailureConfig(max_failures=failures, hang_timeout_s=hang),
                 **of_run,
             ),
             **options,

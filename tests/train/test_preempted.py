@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import ray
+from oxiray.util import drain
 from ray import train
-from ray.train import Checkpoint, ScalingConfig
+from ray.cluster_utils import Cluster
+from ray.train import Checkpoint, FailureConfig, ScalingConfig
 from watching import wait_until
 
 STEPS = 6
@@ -77,3 +81,95 @@ def test_options_that_are_none_are_refused() -> None:
         ScalingConfig(preemptible="yes")
     with pytest.raises(ValueError, match="from -1000 to 1000"):
         ScalingConfig(priority=2000)
+
+
+@pytest.fixture
+def machines() -> Iterator[Cluster]:
+    """A head without CPUs for workers, and two machines with one each."""
+    ray.shutdown()
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    ray.init(address=cluster.address)
+    for _ in range(2):
+        cluster.add_node(num_cpus=1)
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+
+
+class DrainingOfRank1(train.UserCallback):
+    """Drains the machine of rank 1 after the first report."""
+
+    def __init__(self, deadline_s: float) -> None:
+        self.deadline_s = deadline_s
+        self.node: str | None = None
+
+    def after_report(self, run_context: Any, metrics: list[dict[str, Any]], checkpoint: Any) -> None:
+        if self.node is None:
+            self.node = metrics[1]["node"]
+            drain.drain_node(self.node, deadline_s=self.deadline_s, reason="spot notice")
+
+
+def test_others_keep_a_checkpoint_without_a_rank_that_is_stuck_on_a_drained_machine(fit, machines: Cluster, tmp_path: Path) -> None:
+    machines.add_node(num_cpus=1)
+
+    def function() -> list[Any]:
+        begun = train.get_checkpoint()
+        if begun is not None:
+            return [(Path(begun.path) / "told").read_text(), sorted(path.name for path in Path(begun.path).glob("own-*"))]
+        rank, node = train.get_context().get_world_rank(), ray.get_runtime_context().get_node_id()
+        train.report({"node": node})
+        if rank == 1:
+            threading.Event().wait()
+        info = train.get_preemption_info()
+        own = tmp_path / "own"
+        own.mkdir()
+        (own / "told").write_text(f"{info.preempted_ranks} {info.preempted_node_ids == [node]} {info.deadline_ms > time.time() * 1000}")
+        (own / f"own-{rank}").touch()
+        train.report({"node": node}, checkpoint=Checkpoint.from_directory(own))
+        threading.Event().wait()
+        return []
+
+    limits = FailureConfig(max_failures=0, max_preemption_failures=0, relax_collectives_on_preemption=True)
+    result = fit(function, callbacks=[DrainingOfRank1(120)], failure_config=limits)
+    # The machine is not rank 0's, and ends later.
+    assert result.return_value == ["[1] False True", ["own-0"]]
+    assert len(result.history) == 2
+
+
+def test_others_have_time_to_keep_a_checkpoint_once_a_drained_machine_is_gone(fit, machines: Cluster, tmp_path: Path) -> None:
+    gone, stored = tmp_path / "gone", tmp_path / "runs" / "run"
+
+    def slowly(checkpoint: Checkpoint, name: str) -> Checkpoint:
+        wait_until(gone.exists, timeout=120)
+        shutil.copytree(checkpoint.path, stored / name)
+        return Checkpoint(str(stored / name))
+
+    def function() -> str:
+        begun = train.get_checkpoint()
+        if begun is not None:
+            return (Path(begun.path) / "own").read_text()
+        rank = train.get_context().get_world_rank()
+        train.report({"node": ray.get_runtime_context().get_node_id()})
+        if rank == 1:
+            threading.Event().wait()
+        own = tmp_path / "own"
+        own.mkdir()
+        (own / "own").write_text("kept")
+        train.report({}, checkpoint=Checkpoint.from_directory(own), checkpoint_upload_fn=slowly)
+        threading.Event().wait()
+        return "unreachable"
+
+    draining = DrainingOfRank1(3)
+
+    def another_machine() -> None:
+        alive = lambda: {node["NodeID"] for node in ray.nodes() if node["Alive"]}  # noqa: E731
+        wait_until(lambda: draining.node is not None and draining.node not in alive(), timeout=120)
+        gone.touch()
+        machines.add_node(num_cpus=1, wait=False)
+
+    watch = threading.Thread(target=another_machine, daemon=True)
+    watch.start()
+    limits = FailureConfig(max_failures=0, max_preemption_failures=1, relax_collectives_on_preemption=True, preemption_grace_s=60.0)
+    result = fit(function, callbacks=[draining], failure_config=limits)
+    watch.join()
+    assert result.return_value == "kept"

@@ -47,8 +47,11 @@ class FailureConfig:
     """How often training starts again from its last checkpoint.
 
     `max_failures` counts workers that raise, die or hang, `max_preemption_failures` those that were preempted or whose machine
-    was drained, `controller_failure_limit` groups that cannot be made ready; -1 is any number. With `hang_timeout_s` (not in
-    Ray), a group in which no rank reported for so many seconds is hung: the error shows where each rank was.
+    was drained, `controller_failure_limit` groups that cannot be made ready; -1 is any number. With
+    `relax_collectives_on_preemption`, `report` and `get_preemption_info` do not wait for ranks whose machine is being drained,
+    unless rank 0 is one of them. When such a machine is gone, the other ranks go on for `preemption_grace_s` seconds, or until a
+    checkpoint is kept. With `hang_timeout_s` (not in Ray), a group in which no rank reported for so many seconds is hung: the
+    error shows where each rank was.
     """
 
     max_failures: int = 0

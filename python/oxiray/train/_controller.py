@@ -11,6 +11,7 @@ Invariants:
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import pickle
 import posixpath
@@ -38,6 +39,8 @@ from oxiray.train._scaling import ScalingConfig
 from oxiray.train._storage import Storage
 from oxiray.train._validation import Validations
 
+#: How often the machines of a group are looked at whose ranks may be excused, in seconds.
+_WATCH_S = 1.0
 #: For an elastic group, how long a size that should fit is waited for before a smaller one is tried, in seconds.
 _FITS_S = 2.0
 
@@ -99,6 +102,8 @@ class Controller:
         self._preemptions = 0
         self._startup_failures = 0
         self._is_leaving = False
+        #: When machines were looked at last whose ranks may be excused.
+        self._watched = -math.inf
 
     def run(self) -> _result.Result:
         """Trains to the end. Raises `TrainingFailedError` of some kind."""
@@ -222,6 +227,7 @@ class Controller:
         work = _api.put(self._run.work)
         runs = {group.expect(_named(worker.handle.run, self._run.config.name, rank).remote(work)): rank for rank, worker in enumerate(group.workers)}
         ended, patience = _Ended(), _Patience(self._limits.hang_timeout_s, self._run.scaling)
+        grace = _Grace(self._limits.preemption_grace_s)
         rank_0 = next(iter(runs))
         returned: Any = None
         news = group.expect(group.exchange.news.remote())
@@ -230,11 +236,11 @@ class Controller:
             if self._validate(group):
                 patience.begin()
             waiting = [*([] if told_all else [news]), *runs, *self._validations.references]
-            ready, _ = _api.wait(waiting, timeout=self._longest_wait(patience))
+            ready, _ = _api.wait(waiting, timeout=self._longest_wait(patience, grace))
             if not ready and patience.is_over() and self._validations.references:
                 # The ranks may be waiting for it.
                 patience.begin()
-            elif not ready and patience.is_over():
+            elif not ready and patience.is_over() and not ended.failures:
                 ended.failures = _failing.hung(group, patience.limit or 0.0)
                 return ended
             for one in ready:
@@ -245,7 +251,7 @@ class Controller:
                     try:
                         events = _api.get(news)
                     except exceptions.RayError as error:
-                        ended.failures = _failing.of_ranks(runs, group) or {0: _failing.lost_exchange(error)}
+                        ended.failures = ended.failures or _failing.of_ranks(runs, group) or {0: _failing.lost_exchange(error)}
                         return ended
                     told_all = self._take(group, events)
                     news = group.expect(group.exchange.news.remote()) if not told_all else news
@@ -256,9 +262,13 @@ class Controller:
                     returned = pickle.loads(value) if one is rank_0 and value else returned
                     del runs[one]
                 except exceptions.RayError:
-                    # The first failure is seldom alone: the others lose their peer.
-                    ended.failures = _failing.of_ranks(runs, group)
+                    if self._is_over(group, runs, ended, grace):
+                        return ended
+            if ended.failures:
+                if is_kept or grace.is_over() or not runs:
                     return ended
+                continue
+            self._excuse(group)
             ended.resize = self._place_elsewhere(group) if is_kept and self._is_leaving else None
             if ended.resize is None:
                 ended.resize = patience.room(group, is_kept=is_kept or self.kept.latest is None)
@@ -270,9 +280,36 @@ class Controller:
         ended.returned, ended.resize = returned, None
         return ended
 
-    def _longest_wait(self, patience: _Patience) -> float | None:
+    def _is_over(self, group: Group, runs: dict[Any, int], ended: _Ended, grace: _Grace) -> bool:
+        """Notes the ranks that have failed; False where the others are given time to keep a checkpoint, once a machine is gone."""
+        # The first failure is seldom alone: the others lose their peer.
+        failures = _failing.of_ranks(runs, group)
+        if not ended.failures:
+            ended.failures = failures
+            if grace.seconds_given <= 0 or not _failing.is_preempted(failures, group, leaving_nodes()):
+                return True
+            grace.begin()
+            ranks = ", ".join(map(str, sorted(failures)))
+            self.progress.say(f"the machine of rank {ranks} is gone: the others have {grace.seconds_given:g} s to keep a checkpoint")
+        for one in [one for one, rank in runs.items() if rank in failures]:
+            del runs[one]
+        self._watched = -math.inf
+        self._excuse(group)
+        return not runs
+
+    def _excuse(self, group: Group) -> None:
+        """Has ranks on machines that are being drained be waited for no more, where that was asked for. Looks at most each `_WATCH_S`."""
+        if not self._limits.relax_collectives_on_preemption or time.monotonic() - self._watched < _WATCH_S:
+            return
+        self._watched = time.monotonic()
+        if excused := group.excuse(leaving_nodes()):
+            self._is_leaving = True
+            self.progress.note(f"the others go on without rank {', '.join(map(str, sorted(excused)))}, whose machine is being drained")
+
+    def _longest_wait(self, patience: _Patience, grace: _Grace) -> float | None:
         """How long to wait for news at most, in seconds; renews what has to be renewed meanwhile."""
-        limits = (patience.seconds(), self._validations.seconds(), self._reservation.keep())
+        watch = _WATCH_S if self._limits.relax_collectives_on_preemption else None
+        limits = (patience.seconds(), self._validations.seconds(), self._reservation.keep(), grace.seconds(), watch)
         return min((limit for limit in limits if limit is not None), default=None)
 
     def _place_elsewhere(self, group: Group) -> int | None:
@@ -373,6 +410,26 @@ class Controller:
         if 0 <= limit < self._startup_failures or self._startup_failures > _failing.STARTUPS_MAX:
             raise ControllerError(error) from error
         self.progress.say(f"the workers could not be made ready, trying again: {error}")
+
+
+class _Grace:
+    """The time that ranks have to keep a checkpoint after a drained machine is gone."""
+
+    def __init__(self, seconds_given: float) -> None:
+        self.seconds_given = seconds_given
+        self._until: float | None = None
+
+    def begin(self) -> None:
+        """A machine is gone."""
+        self._until = time.monotonic() + self.seconds_given
+
+    def seconds(self) -> float | None:
+        """How long is left; None before one is gone."""
+        return None if self._until is None else max(0.0, self._until - time.monotonic())
+
+    def is_over(self) -> bool:
+        """Whether it has gone by."""
+        return self.seconds() == 0.0
 
 
 class _Patience:

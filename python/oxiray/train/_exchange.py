@@ -7,6 +7,7 @@ loaded here.
 Invariants:
 1. Round i of a rank is the i-th report that it makes; all ranks get the same answer.
 2. A round that can never be whole, since a rank has ended, fails at once for those that wait in it.
+3. A rank that is excused is waited for by nobody; one that comes late to a round that went on without it does not wait.
 """
 
 from __future__ import annotations
@@ -40,6 +41,10 @@ class Exchange:
         self.ended: dict[int, int] = {}
         self.reported = [0] * size
         self.leaving: set[int] = set()
+        #: Ranks that are waited for no more, each with the end of its machine as `get_preemption_info` has it.
+        self.excused: dict[int, bytes] = {}
+        #: Rounds that went on without ranks, until these have come.
+        self.missed: dict[tuple[str, int], set[int]] = {}
         self.validating: set[str] = set()
         self.validated: dict[str, tuple[str, bytes]] = {}
         self.all_validated = asyncio.Event()
@@ -62,11 +67,15 @@ class Exchange:
             await self.room.wait()
         self.reported[rank] = index
         key = ("report", index)
+        if self._missed(key, rank):
+            return None
         entries = await self._meet(key, rank, (metrics, name))
         return next((entries[other][1] for other in sorted(entries) if entries[other][1] is not None), None)
 
     async def stored(self, rank: int, index: int, outcome: Any) -> Any:
         """A rank has stored its files, or says why it could not. Returns what the controller made of the checkpoint."""
+        if self._missed(("stored", index), rank):
+            return None
         if index not in self.kept:
             self.kept[index] = asyncio.get_running_loop().create_future()
         kept = self.kept[index]
@@ -116,7 +125,16 @@ class Exchange:
 
     async def meet(self, kind: str, index: int, rank: int, value: Any) -> dict[int, Any]:
         """All ranks' values, once all have come."""
+        if self._missed((kind, index), rank):
+            return {rank: value}
         return await self._meet((kind, index), rank, value)
+
+    async def excuse(self, ranks: dict[int, bytes]) -> None:
+        """Rounds go on without these ranks, whose machines are going; of each, what `get_preemption_info` tells of it."""
+        self.excused.update(ranks)
+        for key, meeting in list(self.rounds.items()):
+            if self._is_whole(meeting):
+                self._close(key, meeting)
 
     async def end(self, rank: int) -> None:
         """A rank's training function has returned: it will report no more."""
@@ -139,14 +157,14 @@ class Exchange:
     async def missing(self) -> dict[str, list[int]]:
         """The ranks that others wait for, by what they wait in."""
         return {
-            f"{kind} {index}": sorted(set(range(self.size)) - set(meeting.entries))
+            f"{kind} {index}": self._awaited(meeting)
             for (kind, index), meeting in self.rounds.items()
         }
 
     async def _meet(self, key: tuple[str, int], rank: int, entry: Any) -> dict[int, Any]:
         meeting = self.rounds.setdefault(key, _Round())
         meeting.entries[rank] = entry
-        if len(meeting.entries) == self.size:
+        if self._is_whole(meeting):
             self._close(key, meeting)
             return meeting.entries
         loop = asyncio.get_running_loop()
@@ -157,15 +175,37 @@ class Exchange:
         await waiting
         return meeting.entries
 
+    def _is_whole(self, meeting: _Round) -> bool:
+        return not self._awaited(meeting)
+
+    def _awaited(self, meeting: _Round) -> list[int]:
+        """The ranks that have not come and are not excused."""
+        return sorted(set(range(self.size)) - set(meeting.entries) - set(self.excused))
+
+    def _missed(self, key: tuple[str, int], rank: int) -> bool:
+        """Whether the round went on without this rank, which has come now."""
+        late = self.missed.get(key, set())
+        if rank not in late:
+            return False
+        late.remove(rank)
+        if not late:
+            del self.missed[key]
+        return True
+
     def _close(self, key: tuple[str, int], meeting: _Round) -> None:
         del self.rounds[key]
+        absent = set(range(self.size)) - set(meeting.entries)
         if meeting.timer is not None:
             meeting.timer.cancel()
         for waiting in meeting.waiting.values():
             if not waiting.done():
                 waiting.set_result(None)
         kind, index = key
-        entries = [meeting.entries[rank] for rank in range(self.size)]
+        entries = [meeting.entries[rank] for rank in sorted(meeting.entries)]
+        if absent:
+            self.missed[key] = absent
+        if kind == "get_preemption_info":
+            meeting.entries.update({rank: self.excused[rank] for rank in absent})
         if kind == "report":
             metrics = [entry[0] for entry in entries]
             if any(entry[1] is not None for entry in entries):
@@ -178,11 +218,13 @@ class Exchange:
     def _late(self, key: tuple[str, int]) -> None:
         meeting = self.rounds[key]
         meeting.timer = asyncio.get_running_loop().call_later(self.late_s, self._late, key)
-        self._tell("late", key[1], (key[0], sorted(set(range(self.size)) - set(meeting.entries))))
+        self._tell("late", key[1], (key[0], self._awaited(meeting)))
 
     def _fail_if_never_whole(self, key: tuple[str, int]) -> None:
         meeting = self.rounds[key]
-        gone = {rank: count for rank, count in self.ended.items() if rank not in meeting.entries}
+        gone = {
+            rank: count for rank, count in self.ended.items() if rank not in meeting.entries and rank not in self.excused
+        }
         if not gone:
             return
         said = ", ".join(f"rank {rank} returned after {count} reports" for rank, count in sorted(gone.items()))

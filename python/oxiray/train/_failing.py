@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Container
 from typing import Any
 
 from oxiray import _api, _core, exceptions
@@ -96,8 +97,10 @@ def _place(row: dict[str, Any]) -> str:
 _PREEMPTED = "was preempted: "
 
 
-def is_preempted(failures: dict[int, Exception], group: Any, leaving: set[str]) -> bool:
+def is_preempted(failures: dict[int, Exception], group: Any, leaving: Container[str]) -> bool:
     """Whether a rank died with a machine that was drained, or ended early for what is more urgent."""
+    if all(rank in group.excused for rank in failures):
+        return True
     died = {rank: error for rank, error in failures.items() if isinstance(error, WorkerDiedError)}
     return any(group.workers[rank].facts["node_id"] in leaving or _PREEMPTED in str(error) for rank, error in died.items())
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import pickle
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -57,6 +58,8 @@ class Group:
         #: How long the workers may take for one step of their start or end, in seconds; None for ever.
         self.patience_s: float | None = None
         self._expected: set[Any] = set()
+        #: Ranks that the others do not wait for any more.
+        self.excused: set[int] = set()
         #: The datasets of Ray Data that the ranks read.
         self.ingest: Ingest | None = None
         self._environment = environment
@@ -201,6 +204,18 @@ class Group:
         """Runs a function in one worker; returns what it returned."""
         return _api.get(self.execute_single_async(rank, function, *args, **kwargs))
 
+    def excuse(self, ends: dict[str, int | None]) -> set[int]:
+        """Has the others not wait for ranks of these machines, each with the millisecond since 1970 at which it ends, where that
+        is known; returns who is excused now. Nobody is where rank 0 would be: the others could keep no checkpoint without it.
+        """
+        found = {rank: node for rank, worker in enumerate(self.workers) if (node := worker.facts["node_id"]) in ends}
+        fresh = {rank: pickle.dumps((node, ends[node])) for rank, node in found.items() if rank not in self.excused}
+        if 0 in found or not fresh:
+            return set()
+        self.excused.update(fresh)
+        self.expect(self.exchange.excuse.remote(fresh))
+        return set(fresh)
+
     def end(self, leave: Callable[[], None] | None = None) -> None:
         """Ends every worker, after `leave` where that is given, and gives back what they held."""
         self.patience_s = _SHUTDOWN_S
@@ -268,13 +283,17 @@ def shared_devices(members: list[dict[str, Any]]) -> dict[str, list[str]]:
     return {name: sorted(ids, key=lambda own: (int(own) if own.isdigit() else 0, own)) for name, ids in union.items()}
 
 
-def leaving_nodes() -> set[str]:
-    """The machines that are being drained, or ended so."""
-    return {
-        node["node_id"]
-        for node in _api.describe_nodes()
-        if node.get("draining") or str(node.get("death", "")).startswith("it was drained")
-    }
+def leaving_nodes() -> dict[str, int | None]:
+    """The machines that are being drained, or ended so, each with the millisecond since 1970 at which it ends, where that is known."""
+    now = time.time()
+    found: dict[str, int | None] = {}
+    for node in _api.describe_nodes():
+        if draining := node.get("draining"):
+            left = draining.get("deadline_s")
+            found[node["node_id"]] = None if left is None else int((now + left) * 1000)
+        elif str(node.get("death", "")).startswith("it was drained"):
+            found[node["node_id"]] = int(now * 1000)
+    return found
 
 
 def workers_that_fit(needs: dict[str, float]) -> int:
