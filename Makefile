@@ -349,7 +349,8 @@ $(BUILD)/ecosystem/installed: $(BUILD)/ecosystem/made $(VENV)/installed
 	$(install)
 
 # Ray's own libraries over Oxiray: the distribution `ray` that it makes, and what the libraries need.
-# PyTorch, for training and RLlib, is without NVIDIA's libraries, as in $(BUILD)/train.
+# PyTorch, for training and RLlib, is without NVIDIA's libraries, as in $(BUILD)/train. Of the LLM library only the files are there:
+# what else it needs, vLLM with all of CUDA, is several gigabytes.
 $(BUILD)/libraries/made: scripts/make-venv scripts/stub-cuda tests/libraries/requirements.txt
 	scripts/make-venv $(PYTHON) $(BUILD)/libraries
 	$(BUILD)/libraries/bin/pip install $(PIP_QUIET) --no-deps 'torch==2.15.*'
@@ -360,6 +361,9 @@ $(BUILD)/libraries/made: scripts/make-venv scripts/stub-cuda tests/libraries/req
 $(BUILD)/libraries/installed: $(BUILD)/libraries/made $(VENV)/installed
 	$(BUILD)/libraries/bin/pip install --quiet --no-deps --force-reinstall dist/oxiray-*.whl
 	$(BUILD)/libraries/bin/oxiray ray install "data,tune,serve,rllib"
+	rm -rf $(BUILD)/libraries/ray-wheel
+	$(BUILD)/libraries/bin/oxiray ray wheel --output $(BUILD)/libraries/ray-wheel "data,tune,serve,rllib,llm"
+	$(BUILD)/libraries/bin/pip install --quiet --no-deps --force-reinstall $(BUILD)/libraries/ray-wheel/*.whl
 	@touch $@
 
 $(BUILD)/ray-libraries/made: scripts/make-venv scripts/stub-cuda tests/libraries/requirements.txt

@@ -63,6 +63,15 @@ def test_libraries_that_lean_on_others_bring_them(source: Path, tmp_path: Path) 
         assert "oxiray_libraries/ray/train/__init__.py" not in wheel.namelist()
 
 
+def test_parts_of_the_llm_library_come_with_it_alone(source: Path, tmp_path: Path) -> None:
+    parts = {"data/llm.py", "llm/__init__.py", "serve/llm/__init__.py"}
+    for libraries, expected in (("data", "serve"), set()), (("llm",), parts):
+        with made(source, tmp_path / libraries[0], *libraries) as wheel:
+            taken = {name.removeprefix("oxiray_libraries/ray/") for name in wheel.namelist() if "llm" in name}
+            assert taken == expected
+            assert "oxiray_libraries/ray/data/__init__.py" in wheel.namelist()
+
+
 def test_commands_of_a_library_come_with_it(source: Path, tmp_path: Path) -> None:
     for library, has_command in (("data", False), ("serve", True)):
         with made(source, tmp_path / library, library) as wheel:
@@ -209,6 +218,22 @@ assert PrometheusTimeseries.__name__ == "PrometheusTimeseries"
     assert done.returncode == 0, done.stderr
 
 
+def test_trainers_of_rays_stem_from_oxirays(tmp_path: Path) -> None:
+    program = """
+from oxiray.train.data_parallel_trainer import DataParallelTrainer
+from ray.train import RunConfig, ScalingConfig
+from ray.train.xgboost import XGBoostTrainer
+from ray.train.v2._internal.execution.train_fn_utils import get_train_fn_utils
+assert issubclass(XGBoostTrainer, DataParallelTrainer)
+ask = lambda: get_train_fn_utils().is_distributed()
+for workers in (0, 1):
+    result = XGBoostTrainer(ask, scaling_config=ScalingConfig(num_workers=workers), run_config=RunConfig(storage_path=FOLDER)).fit()
+    assert result.return_value is bool(workers)
+"""
+    done = run_with(("train",), tmp_path, program.replace("FOLDER", repr(str(tmp_path / "runs"))))
+    assert done.returncode == 0, done.stderr
+
+
 def test_what_is_a_librarys_own_is_forked_where_that_was_imported(tmp_path: Path) -> None:
     program = """
 import os, sys, ray
@@ -242,6 +267,11 @@ def test_what_is_not_installed_says_how_it_is(tmp_path: Path) -> None:
         done = run_with(("data",), tmp_path, statement)
         assert "ImportError" in done.stderr or "ModuleNotFoundError" in done.stderr
         assert 'oxiray ray install "tune"' in done.stderr
+    done = run_with(("data",), tmp_path, "from ray.data.llm import build_processor")
+    assert 'ModuleNotFoundError: `ray.data.llm` is a library' in done.stderr and 'oxiray ray install "llm"' in done.stderr
+    (other := tmp_path / "llm").mkdir()
+    done = run_with(("llm",), other, "import ray\nfrom ray.data.llm import NAME\nassert NAME == ray.llm.NAME == 'ray.llm'")
+    assert done.returncode == 0, done.stderr
     (other := tmp_path / "other").mkdir()
     done = run_with((), other, "from ray.data import range; range(3)")
     assert 'oxiray ray install "data"' in done.stderr

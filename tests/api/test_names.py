@@ -59,7 +59,8 @@ def statement(code: str) -> str:
         ("import ray.util.spark", "ModuleNotFoundError", "oxiray start"),
         ("from ray.util.client.worker import Worker", "ModuleNotFoundError", "Ray deprecates"),
         ("import ray.data.preprocessors", "ModuleNotFoundError", "oxiray ray install \"data\""),
-        ("import ray.train.xgboost", "ModuleNotFoundError", "RabitTracker"),
+        ("import ray.train.xgboost", "ModuleNotFoundError", "oxiray ray install \"train\""),
+        ("import ray.llm", "ModuleNotFoundError", "oxiray ray install \"llm\""),
         ("from ray.train.context import TrainContext", "ModuleNotFoundError", "in ray.train"),
         ("from ray.air import session", "ModuleNotFoundError", "ray.train"),
         ("from ray.train import torsh", "ImportError", "check the spelling"),
@@ -97,7 +98,7 @@ def test_every_alternative_is_of_a_name_that_ray_has() -> None:
     unknown = [name for name in ALTERNATIVES if f"ray.{name}" not in known and not _missing.is_of_ray(name)]
     # Names that modules of Ray import from each other, and packages within a library, are not in the record.
     assert unknown[0] == "actor.AsyncioActorExit"
-    assert unknown[1:] == ["air.session"]
+    assert unknown[1:] == ["air.session", "data.llm", "serve.llm"]
 
 
 def test_ray_client_is_never_in_use() -> None:

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 CPUS = 4
 #: How many bytes of objects a node holds where there are several.
 STORE_BYTES = 1 << 29
-MODULES = ("data_cases", "tune_cases", "serve_cases", "train_data_cases", "rllib_cases")
+MODULES = ("data_cases", "tune_cases", "serve_cases", "train_data_cases", "trees_cases", "llm_cases", "rllib_cases")
 
 
 def cases_of(module: ModuleType) -> dict[str, Any]:

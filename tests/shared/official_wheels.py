@@ -28,13 +28,22 @@ FILES = {
     "ray/_private/worker.py": "raise ImportError('this is Ray itself')",
     "ray/data/__init__.py": "from ray._common.retry import TIMES\nimport ray._private.worker\nNAME = __name__",
     "ray/data/deep/inner.py": "class Row: pass",
+    "ray/data/llm.py": "from ray.llm import NAME",
     "ray/data/tests/test_it.py": "raise AssertionError",
+    "ray/llm/__init__.py": "NAME = __name__",
+    "ray/llm/_internal/serve/benchmark/runners.py": "raise ImportError('measures')",
     "ray/tune/__init__.py": "NAME = __name__",
     "ray/tune/examples/one.py": "NAME = __name__",
     "ray/serve/__init__.py": "NAME = __name__",
+    "ray/serve/llm/__init__.py": "raise ImportError('vLLM is not there')",
     "ray/serve/_private/test_utils.py": "from ray._common.test_utils import PrometheusTimeseries, SignalActor",
     "ray/train/__init__.py": "raise ImportError('Oxiray has its own')",
     "ray/train/_internal/session.py": "NAME = __name__",
+    "ray/train/xgboost/__init__.py": (
+        "from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer\n"
+        "from ray.train.v2._internal.execution.train_fn_utils import get_train_fn_utils\n"
+        "class XGBoostTrainer(DataParallelTrainer): pass"
+    ),
     "ray/dashboard/head.py": "raise ImportError",
 }
 

@@ -24,17 +24,23 @@ _COMMON = (
     "util.common",
     "widgets",
 )
-#: Parts of Ray Train that the libraries lean on; the trainers stay Oxiray's.
+#: Parts of Ray Train that the libraries lean on, and its trainers for frameworks that Oxiray has none for; these stem from Oxiray's.
 _OF_TRAIN = (
     "train._internal",
     "train.base_trainer",
     "train.constants",
     "train.context",
     "train.error",
+    "train.lightgbm",
+    "train.tensorflow",
     "train.trainer",
     "train.utils",
     "train.v2._internal.constants",
     "train.v2._internal.migration_utils",
+    "train.v2.lightgbm",
+    "train.v2.tensorflow",
+    "train.v2.xgboost",
+    "train.xgboost",
 )
 #: Ray Serve, and what of the modules above it leans on.
 _OF_SERVE = (
@@ -52,6 +58,7 @@ LIBRARIES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "dask": ((), ()),
     # `iter_torch_batches` asks `train.utils` whether it runs in a worker of a training run.
     "data": (("_private.event", "dashboard.modules.metrics.dashboards", "data", "train.utils"), ()),
+    "llm": (("data.llm", "llm", "serve.llm"), ("data", "serve")),
     "rllib": (("rllib",), ("tune", "data")),
     "serve": (_OF_SERVE, ()),
     "train": (_OF_TRAIN, ()),
@@ -71,16 +78,19 @@ PRELOADED = {
 LEFT_OUT = (
     "_common.observability",
     "_common.usage",
-    "data.llm",
     "air.examples",
+    "llm._internal.batch.benchmark",
+    "llm._internal.serve.benchmark",
+    "llm.examples",
     "rllib.benchmarks",
     "rllib.conftest",
     "rllib.tuned_examples",
-    "serve.llm",
     "tune.impl.test_utils",
     "tune.utils.release_test_util",
 )
 _LEFT_OUT_FOLDERS = ("tests", "benchmarks")
+#: Parts of libraries that belong to another one, and are taken with that.
+_OF_ANOTHER = ("data.llm", "serve.llm")
 
 #: Modules of Oxiray's that only refuse or answer "no": the wheel's go before them where they are installed.
 REPLACING = ("data", "train._internal")
@@ -146,6 +156,8 @@ def is_taken(path: str, taken: Iterable[str]) -> bool:
         return False
     module = module_of(path)
     if is_below(module, LEFT_OUT) or set(module.split(".")) & set(_LEFT_OUT_FOLDERS):
+        return False
+    if any(is_below(module, (part,)) and part not in taken for part in _OF_ANOTHER):
         return False
     is_parent = path.endswith("__init__.py") and any(one.startswith(f"{module}.") for one in taken)
     is_loaded = not path.endswith(".py") or module in COMPLETED or not is_own(module)

@@ -6,7 +6,7 @@ taken as UTF-8. `ValueError` where a value is too large to be kept.
 
 from __future__ import annotations
 
-from typing import Union
+from typing import Any, Union
 
 from oxiray import _core, _missing, _session
 
@@ -33,6 +33,13 @@ def _bytes(what: str, text: Text) -> bytes:
 def _internal_kv_initialized() -> bool:
     """Whether there is a cluster to keep values."""
     return _core.is_connected()
+
+
+def internal_kv_get_gcs_client() -> Any:
+    """What asks the head for these values, and for more."""
+    from oxiray._private.gcs_client import GcsClient
+
+    return GcsClient()
 
 
 def _internal_kv_get(key: Text, *, namespace: Text | None = None) -> bytes | None:

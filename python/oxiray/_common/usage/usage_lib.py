@@ -24,6 +24,11 @@ class TagKey(metaclass=_Tags):
         """The name of a tag."""
         return tag
 
+    @staticmethod
+    def Value(tag: str) -> str:  # noqa: N802  Ray's name
+        """What stands for a tag of this name: the name."""
+        return tag
+
 
 def usage_stats_enabled() -> bool:
     """Whether uses are reported: never."""
@@ -38,6 +43,20 @@ def record_extra_usage_tag(key: str, value: str, gcs_client: Any = None) -> None
     """Does nothing."""
 
 
-__all__ = ["TagKey", "record_extra_usage_tag", "record_library_usage", "usage_stats_enabled"]
+def get_hardware_usages_to_report(gcs_client: Any = None) -> list[str]:
+    """The kinds of accelerators that living nodes have, as their labels name them: a library asks which GPU it runs on."""
+    from oxiray._api import nodes
+
+    kinds = {node["Labels"].get("ray.io/accelerator-type") for node in nodes() if node["Alive"]}
+    return sorted(kind for kind in kinds if kind)
+
+
+__all__ = [
+    "TagKey",
+    "get_hardware_usages_to_report",
+    "record_extra_usage_tag",
+    "record_library_usage",
+    "usage_stats_enabled",
+]
 
 __getattr__ = _missing.attributes(__name__)
