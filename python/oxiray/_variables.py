@@ -385,6 +385,8 @@ LEFT_OUT: dict[str, str] = {
     "TZ": "the page shows times in that zone, as every program does",
     "CARGO_PKG_VERSION": "it is read when the program is built",
     "OUT_DIR": "it is read when the program is built",
+    "PYTEST_CURRENT_TEST": "a library of Ray's asks whether it is in a test, and pytest sets it there",
+    "BUILDKITE": "the same, of the builds that run there",
 }
 
 

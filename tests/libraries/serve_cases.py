@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -599,6 +601,54 @@ def an_application_is_run_by_the_command() -> Any:
         return requests.post(f"{URL}/command", data="said", timeout=PATIENCE_S).text
     finally:
         serve.delete("command")
+
+
+def is_answered(url: str) -> bool:
+    try:
+        return requests.get(url, timeout=PATIENCE_S).status_code > 0
+    except requests.ConnectionError:
+        return False
+
+
+def applications_are_deployed_told_of_and_ended_by_the_command() -> Any:
+    """In a cluster of its own, with the dashboard's address and without."""
+    folder = Path(tempfile.mkdtemp(prefix="serve-"))
+    (folder / "of_the_command.py").write_text(APPLICATION)
+    with socket.create_server(("127.0.0.1", 0)) as proxy, socket.create_server(("127.0.0.1", 0)) as board:
+        proxy_port, board_port = proxy.getsockname()[1], board.getsockname()[1]
+    # Every JSON document is a YAML document.
+    application: dict[str, Any] = {"name": "told", "route_prefix": "/told", "import_path": "of_the_command:application"}
+    application["runtime_env"] = {"env_vars": {"PYTHONPATH": str(folder)}}
+    config = {"http_options": {"host": "127.0.0.1", "port": proxy_port}, "applications": [application]}
+    (folder / "config.yaml").write_text(json.dumps(config))
+    environment = {name: value for name, value in os.environ.items() if name not in ("RAY_ADDRESS", "RAY_AUTH_MODE")}
+    environment |= {"RAY_TMPDIR": str(folder), "PYTHONPATH": str(folder)}
+    commands = Path(sys.executable).parent
+
+    def run(*words: str) -> str:
+        done = subprocess.run(
+            [str(commands / words[0]), *words[1:]], cwd=folder, env=environment, capture_output=True, text=True, timeout=2 * PATIENCE_S, check=False,
+        )  # fmt: skip
+        if done.returncode != 0:
+            raise RuntimeError(f"{words}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    head = subprocess.Popen(
+        [str(commands / "ray"), "start", "--head", "--block", "--port=0", "--num-cpus=2", "--include-dashboard=true", f"--dashboard-port={board_port}"],
+        env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        until(lambda: is_answered(f"http://127.0.0.1:{board_port}/api/version"))
+        of_board = f"--address=http://127.0.0.1:{board_port}"
+        run("serve", "deploy", of_board, "config.yaml")
+        until(lambda: "RUNNING" in run("serve", "status", of_board, "--name=told"))
+        text = requests.post(f"http://127.0.0.1:{proxy_port}/told", data="said", timeout=PATIENCE_S).text
+        shown = "of_the_command:application" in run("serve", "config", of_board, "--name=told")
+        run("serve", "shutdown", "-y", of_board)
+        return [text, shown, "told" in run("serve", "status", of_board)]
+    finally:
+        head.terminate()
+        head.wait(PATIENCE_S)
 
 
 def a_stream_is_left() -> Any:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import ray
-from oxiray import _missing
+from oxiray import _core, _job_http, _missing, _session
 from ray import serve
 from ray.serve._private.api import serve_start
 from ray.serve._private.constants import SERVE_CONTROLLER_NAME, SERVE_NAMESPACE
@@ -16,22 +19,49 @@ from ray.serve.schema import ServeDeploySchema, ServeInstanceDetails
 _UNSAID = "http://localhost:8265"
 
 
+def _cluster_of(dashboard: str, cookies: Mapping[str, Any] | None, headers: Mapping[str, Any] | None) -> str:
+    """The address of the cluster whose dashboard has this one."""
+    site = _job_http.Site(dashboard, _job_http.headers(dashboard, headers, cookies), True)
+    session = str(site.told("GET", "/api/version").get("session_name", ""))
+    if re.fullmatch(r"session_\w+", session):
+        try:
+            return str(json.loads((_core.sessions_root() / session / "session.json").read_text())["address"])
+        except (OSError, ValueError, KeyError):
+            pass
+    raise ConnectionError(
+        f"{dashboard} answers for a cluster whose head is not on this machine, and Oxiray has no HTTP API for Ray Serve: run the command "
+        "on a machine of the cluster, with --address=192.0.2.1:6379 or without, or have the cluster run it: "
+        f"`oxiray job submit --address={dashboard} --working-dir=. -- serve deploy FILE`"
+    )
+
+
 class ServeSubmissionClient:
     """Deploys applications to the cluster at `dashboard_head_address`, and tells of them.
 
-    The address is one that `init()` takes; where nothing is said, the cluster that `init()` finds. Raises `ValueError`
-    for one of HTTP, and `ConnectionError` where there is no cluster.
+    The address is one that `init()` takes, or that of a dashboard (`http://127.0.0.1:8265`) whose cluster has its head on this
+    machine; where nothing is said, the cluster that `init()` finds. `cookies` and `headers` are sent to the dashboard. Raises
+    `ConnectionError` where there is no cluster, and `ValueError` where this process is connected to another, and for metadata,
+    which nothing would have.
     """
 
-    def __init__(self, dashboard_head_address: str, *_: Any, **__: Any) -> None:
-        address = "auto" if dashboard_head_address == _UNSAID else dashboard_head_address
-        if address.startswith(("http://", "https://")):
-            raise ValueError(
-                f"{address} is an address of HTTP, and Oxiray has no HTTP API for Ray Serve: name the cluster's address instead, "
-                "as in --address=192.0.2.1:6379, or leave it out on a machine of the cluster"
-            )
+    def __init__(
+        self,
+        dashboard_head_address: str,
+        create_cluster_if_needed: bool = False,
+        cookies: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        headers: Mapping[str, Any] | None = None,
+    ) -> None:
+        if metadata:
+            raise ValueError("metadata is for a cluster that is made for the request, and none is: leave it out")
+        address: str | None = dashboard_head_address
+        if dashboard_head_address.startswith(("http://", "https://")):
+            address = None if dashboard_head_address == _UNSAID and not (cookies or headers) else _cluster_of(dashboard_head_address, cookies, headers)
+        elif cookies or headers:
+            raise ValueError("cookies and headers are for a dashboard: give its address, such as http://127.0.0.1:8265")
         if not ray.is_initialized():
-            ray.init(address=address, namespace=SERVE_NAMESPACE)
+            ray.init(address=address or (None if create_cluster_if_needed else "auto"), namespace=SERVE_NAMESPACE)
+        _session.ensure_at(address)
 
     def get_serve_details(self) -> dict[str, Any]:
         """The applications and their state, as a dictionary of `ServeInstanceDetails`."""
