@@ -180,6 +180,16 @@ def test_a_test_knows_that_it_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert utils.is_in_test()
 
 
+def test_whether_lost_objects_are_made_again_is_told() -> None:
+    from oxiray._private.worker import global_worker
+
+    for config, is_off in ({}, False), ({"lineage_pinning_enabled": False}, True):
+        oxiray.shutdown()
+        oxiray.init(num_cpus=1, log_to_driver=False, _system_config=config)
+        assert global_worker.core_worker.get_disable_job_level_lineage_reconstruction() is is_off
+    oxiray.shutdown()
+
+
 def test_iterators_take_no_limit_of_time() -> None:
     with pytest.raises(NotImplementedError, match="timeout=1"):
         iterators.LocalIterator(lambda: [1], iterators.SharedMetrics(), timeout=1)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from oxiray import RESTORE_WORKER_MODE, SCRIPT_MODE, SPILL_WORKER_MODE, WORKER_MODE, _core, _events, _missing, _serialization, _session
+from oxiray import RESTORE_WORKER_MODE, SCRIPT_MODE, SPILL_WORKER_MODE, WORKER_MODE, _core, _events, _missing, _serialization, _session, _switches
 from oxiray._api import (
     available_resources,
     cluster_resources,
@@ -159,8 +159,8 @@ class CoreWorker:
         return _events.when_ended(object_ref, callback)
 
     def get_disable_job_level_lineage_reconstruction(self) -> bool:
-        """Whether lost objects of this job are not made again: they always are."""
-        return False
+        """Whether lost objects of this job are not made again, as RAY_lineage_pinning_enabled=0 says."""
+        return not _switches.read().lineage[0]
 
     def get_local_memory_store_bytes_used(self) -> int:
         """0: what small values take in this process is not counted."""
