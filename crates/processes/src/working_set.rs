@@ -236,7 +236,8 @@ mod tests {
     fn only_private_memory_that_is_written_to_counts() {
         let maps = "55d0-55e0 rw-p 00000000 00:00 0   [heap]\n7f00-7f10 r--p 0 08:01 5 /lib\n7f20-7f30 rw-s 0 00:01 9 /memfd\n\
                     7f40-7f50 rwxp 0 0:0 0\nnonsense\nzz-1 rw-p\n";
-        assert_eq!(private_ranges(maps), [0x55d0..0x55e0]);
+        let heap = 0x55d0..0x55e0;
+        assert_eq!(private_ranges(maps), std::slice::from_ref(&heap));
         let own = private_ranges(&fs::read_to_string("/proc/self/maps").expect("maps"));
         let here = &raw const own as u64;
         assert!(own.iter().any(|range| range.contains(&here)), "the stack of this thread is among them");
