@@ -133,7 +133,6 @@ impl Chronicle {
     /// Something happened, at that time.
     pub(crate) fn write(&mut self, at_ms: u64, entry: ChronicleEntry) {
         self.last += 1;
-        self.device_time.hear(at_ms, &entry);
         let mut entry = ChronicleEntry { number: self.last, at_ms, ..entry };
         cut(&mut entry.name);
         cut(&mut entry.text);
@@ -146,7 +145,11 @@ impl Chronicle {
                 self.numbers.remove(&before);
                 self.old.remove(&before);
             }
-            if holds(entry.event) && self.subjects_of(subject.node).count() < STANDING_MAX {
+            let stands = holds(entry.event) && self.subjects_of(subject.node).count() < STANDING_MAX;
+            if stands || !holds(entry.event) {
+                self.device_time.hear(at_ms, &entry);
+            }
+            if stands {
                 self.standing.insert(subject.clone(), self.last);
                 self.numbers.insert(self.last, subject);
             }

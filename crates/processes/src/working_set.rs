@@ -5,8 +5,8 @@
 //! written by the time it has done something, in memory that all of them share; the kernel copies these for later children
 //! in one go, before anybody waits for them.
 //!
-//! - PAGES-1: what is noted is advice. Whatever stands there, and any child can write there, it changes no memory, and makes
-//!   the kernel copy no more than [`PAGES_MAX`] pages.
+//! - PAGES-1: what is noted is advice. Whatever stands there, and any child can write there, it changes no memory, and no more
+//!   than [`PAGES_MAX`] pages are asked for. A kernel that was told to use huge ones may copy more for each.
 //! - PAGES-2: only memory that a child had from its parent is noted: what the program of one child mapped is no other's.
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
@@ -22,7 +22,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 const PAGES_MAX: u64 = 1024;
 /// Runs of pages that are noted at most, and a word before them.
 const WORDS: usize = 1024;
-const PAGE: u64 = 4096;
+/// So much memory of the parent's is looked through, and none where there is more: the child's first caller waits for that.
+const RANGES_BYTES_MAX: u64 = 1 << 30;
+/// How many entries of `pagemap` are read at once.
+const ENTRIES: usize = 512;
 /// A run is the number of its first page, and in so many bits below how many there are.
 const COUNT_BITS: u32 = 16;
 /// Who is to note the pages: nobody did yet, somebody is at it, they are noted.
@@ -64,6 +67,9 @@ impl WorkingSet {
             NOTED => self.copy_ahead(),
             UNKNOWN => {
                 let own = private_ranges(&fs::read_to_string("/proc/self/maps").unwrap_or_default());
+                if own.iter().map(|range| range.end - range.start).sum::<u64>() > RANGES_BYTES_MAX {
+                    return;
+                }
                 *TO_NOTE.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some((self, own));
                 IS_TO_NOTE.store(true, Ordering::Relaxed);
             }
@@ -88,7 +94,7 @@ impl WorkingSet {
     /// PAGES-1.
     fn copy_ahead(self) {
         for run in self.runs() {
-            let (start, bytes) = (run.start * PAGE, (run.end - run.start) * PAGE);
+            let (start, bytes) = (run.start.saturating_mul(page_bytes()), (run.end - run.start) * page_bytes());
             if let Some(start) = NonNull::new(start as *mut u8) {
                 // SAFETY: the advice changes no memory that a program sees, and the kernel refuses it for what is not mapped.
                 let _ = unsafe { madvise(start.as_ptr().cast(), bytes as usize, Advice::LinuxPopulateWrite) };
@@ -140,12 +146,11 @@ fn private_ranges(maps: &str) -> Vec<Range<u64>> {
 
 /// Runs of pages in these ranges that are this process's alone: it wrote to them.
 fn written_pages(pagemap: &File, ranges: &[Range<u64>]) -> io::Result<Vec<Range<u64>>> {
-    let (mut runs, mut entries) = (Vec::<Range<u64>>::new(), [0; PAGE as usize]);
-    let per_read = entries.len() / size_of::<u64>();
+    let (mut runs, mut entries) = (Vec::<Range<u64>>::new(), [0; ENTRIES * size_of::<u64>()]);
     for range in ranges {
-        let end = range.end / PAGE;
-        for first in (range.start / PAGE..end).step_by(per_read) {
-            let bytes = &mut entries[..per_read.min((end - first) as usize) * size_of::<u64>()];
+        let end = range.end / page_bytes();
+        for first in (range.start / page_bytes()..end).step_by(ENTRIES) {
+            let bytes = &mut entries[..ENTRIES.min((end - first) as usize) * size_of::<u64>()];
             pagemap.read_exact_at(bytes, first * size_of::<u64>() as u64)?;
             for (page, entry) in (first..).zip(bytes.as_chunks().0) {
                 if u64::from_ne_bytes(*entry) & (PRESENT | EXCLUSIVE) != PRESENT | EXCLUSIVE {
@@ -161,6 +166,12 @@ fn written_pages(pagemap: &File, ranges: &[Range<u64>]) -> io::Result<Vec<Range<
     Ok(runs)
 }
 
+/// How large the kernel's pages are.
+fn page_bytes() -> u64 {
+    // SAFETY: it only says what is so.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,21 +180,23 @@ mod tests {
 
     /// New memory that nobody has written to.
     fn untouched() -> (*mut u8, Range<u64>) {
-        let bytes = (PAGES * PAGE) as usize;
+        let bytes = (PAGES * page_bytes()) as usize;
         // SAFETY: it is new, and stays until the process ends.
         let start = unsafe { mmap_anonymous(null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) };
         let start = start.expect("memory").cast::<u8>();
-        (start, start as u64..start as u64 + PAGES * PAGE)
+        // SAFETY: it is about the new memory alone. A kernel that knows no huge pages refuses.
+        let _ = unsafe { madvise(start.cast(), bytes, Advice::LinuxNoHugepage) };
+        (start, start as u64..start as u64 + PAGES * page_bytes())
     }
 
     fn write(start: *mut u8, page: u64) {
         // SAFETY: the page is within what `untouched` mapped.
-        unsafe { start.add((page * PAGE) as usize).write_volatile(1) };
+        unsafe { start.add((page * page_bytes()) as usize).write_volatile(1) };
     }
 
     fn written(range: &Range<u64>) -> Vec<Range<u64>> {
         let pagemap = File::open("/proc/self/pagemap").expect("the kernel tells");
-        let first = range.start / PAGE;
+        let first = range.start / page_bytes();
         let runs = written_pages(&pagemap, std::slice::from_ref(range)).expect("it is read");
         runs.into_iter().map(|run| run.start - first..run.end - first).collect()
     }
@@ -199,7 +212,7 @@ mod tests {
         working_set.note(std::slice::from_ref(&range)).expect("noted");
         // The same addresses as after a fork: none of it is this process's own any more.
         // SAFETY: nothing refers to what is in there.
-        unsafe { madvise(start.cast(), (PAGES * PAGE) as usize, Advice::LinuxDontNeed) }.expect("given up");
+        unsafe { madvise(start.cast(), (PAGES * page_bytes()) as usize, Advice::LinuxDontNeed) }.expect("given up");
         assert_eq!(written(&range), []);
         working_set.begin();
         assert_eq!(written(&range), [2..4, 7..8]);
@@ -226,10 +239,13 @@ mod tests {
         working_set.words[0].store(NOTED, Ordering::Relaxed);
         assert!(working_set.runs().iter().map(|run| run.end - run.start).sum::<u64>() <= PAGES_MAX);
         working_set.begin();
-        for (number, word) in working_set.words[1..].iter().enumerate() {
-            word.store((number as u64) << COUNT_BITS | 1, Ordering::Relaxed);
-        }
+        let (start, range) = untouched();
+        write(start, 3);
+        working_set.words[1].store(range.start / page_bytes() << COUNT_BITS | PAGES, Ordering::Relaxed);
         working_set.begin();
+        // SAFETY: both pages are within what `untouched` mapped.
+        let values = [3, 4].map(|page| unsafe { start.add((page * page_bytes()) as usize).read_volatile() });
+        assert_eq!((written(&range), values), (vec![0..PAGES], [1, 0]));
     }
 
     #[test]

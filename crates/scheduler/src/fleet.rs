@@ -183,6 +183,14 @@ impl Fleet {
         self.machines[*slot as usize].as_ref().map(Machine::view)
     }
 
+    /// Whether there is a machine for `resource_request`; whoever asks for a place next finds the one that it would have found.
+    pub fn look(&mut self, resource_request: &ResourceRequest) -> Found {
+        let next_spread = self.next_spread;
+        let found = self.find(resource_request, &Near::default());
+        self.next_spread = next_spread;
+        found
+    }
+
     /// The machine for `resource_request`. The next to ask for the same sees it unchanged until [`Fleet::take`].
     pub fn find(&mut self, resource_request: &ResourceRequest, near: &Near<'_>) -> Found {
         if !self.plans.contains_key(resource_request) {

@@ -3,8 +3,8 @@
 //!
 //! - TIME-1: no sum falls. A grant counts from when the head was told of it until it was told that the device is free, by its
 //!   share of the device.
-//! - TIME-2: at most [`GRANTS_MAX`] grants are timed at once, and at most [`SERIES_MAX`] sums are kept: what has none of its own is
-//!   added to the one without a job.
+//! - TIME-2: the grants that stand in the chronicle are timed, at most [`GRANTS_MAX`] at once, and no others: each of these ends
+//!   there. At most [`SERIES_MAX`] sums are kept; what has none of its own is added to the one without a job.
 
 use oxiray_ids::{JobId, NodeId};
 use oxiray_resources::Quantity;
@@ -147,6 +147,14 @@ impl DeviceTime {
     /// How often a device was taken out of service, by why.
     pub(crate) fn quarantined(&self) -> impl Iterator<Item = (ServiceCause, u64)> {
         self.out_of_service.iter().map(|(cause, count)| (*cause, *count))
+    }
+}
+
+#[cfg(test)]
+impl DeviceTime {
+    /// How many grants are timed.
+    pub(super) fn timed(&self) -> usize {
+        self.grants.len()
     }
 }
 

@@ -1,7 +1,7 @@
 //! What entries follow from what a machine reports of its devices.
 
 use super::{About, Chronicle};
-use oxiray_ids::{NodeId, PlacementGroupId};
+use oxiray_ids::{JobId, NodeId, PlacementGroupId};
 use oxiray_wire::message::{DeviceHolding, DeviceSizes, HoldingPhase};
 use oxiray_wire::state::{ChronicleEntry, ChronicleEvent, DemandKind, DeviceCondition, DevicePart, HealthState};
 use std::collections::BTreeSet;
@@ -23,14 +23,14 @@ impl DeviceHost<'_> {
 }
 
 impl Chronicle {
-    /// A machine tells of grants that are new, changed or over; `is_all` where it names all that there are. `group_name` names
-    /// a placement group.
+    /// A machine tells of grants that are new, changed or over; `is_all` where it names all that there are. `of_group` names
+    /// a placement group and the job that made it.
     pub(crate) fn holdings_told(
         &mut self,
         (at_ms, host): (u64, DeviceHost<'_>),
         told: &[DeviceHolding],
         is_all: bool,
-        group_name: impl Fn(PlacementGroupId) -> String,
+        of_group: impl Fn(PlacementGroupId) -> (String, Option<JobId>),
     ) {
         if is_all {
             let named: BTreeSet<(&str, u32, u64)> =
@@ -50,7 +50,7 @@ impl Chronicle {
             let Some(entry) = (match before {
                 Some(before) if is_over => Some(before),
                 None if is_over => None,
-                _ => Some(described(of, &group_name)),
+                _ => Some(described(of, &of_group)),
             }) else {
                 continue;
             };
@@ -161,15 +161,15 @@ impl Chronicle {
 }
 
 /// Who holds it.
-fn described(of: &DeviceHolding, group_name: &impl Fn(PlacementGroupId) -> String) -> ChronicleEntry {
-    let (holder, name) = match (of.worker, of.actor, of.group) {
-        (None, _, Some(group)) => (DemandKind::Group, group_name(group)),
-        (_, Some(_), _) => (DemandKind::Actor, of.name.clone()),
-        _ => (DemandKind::Task, of.name.clone()),
+fn described(of: &DeviceHolding, of_group: &impl Fn(PlacementGroupId) -> (String, Option<JobId>)) -> ChronicleEntry {
+    let (holder, (name, job)) = match (of.worker, of.actor, of.group) {
+        (None, _, Some(group)) => (DemandKind::Group, of_group(group)),
+        (_, Some(_), _) => (DemandKind::Actor, (of.name.clone(), of.job)),
+        _ => (DemandKind::Task, (of.name.clone(), of.job)),
     };
     ChronicleEntry {
         device: Some(DevicePart { holder, ..DevicePart::default() }),
-        job: of.job,
+        job: of.job.or(job),
         actor: of.actor,
         group: of.group,
         worker: of.worker,

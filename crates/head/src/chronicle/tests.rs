@@ -208,8 +208,10 @@ fn a_node_that_tells_of_ever_more_holders_takes_bounded_memory_and_no_room_of_ot
     assert!(chronicle.grants_of(node(1)).iter().all(|(resource, ..)| resource.len() <= TEXT_MAX + "…".len()));
     chronicle.write(2, grant(ChronicleEvent::DeviceGranted, 2, 0, 1));
     assert_eq!(chronicle.grants_of(node(2)).len(), 1);
+    assert_eq!(chronicle.device_time.timed(), STANDING_MAX + 1, "TIME-2");
     chronicle.node_gone(3, node(1));
     assert_eq!(chronicle.standing_of(node(1)).count(), 0);
+    assert_eq!(chronicle.device_time.timed(), 1, "TIME-2: each ends");
 }
 
 #[test]

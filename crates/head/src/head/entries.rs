@@ -55,7 +55,7 @@ impl HeadCore {
         let (at_ms, groups) = (self.clock.wall_ms, &self.groups);
         let state = &found.state;
         let chronicle = &mut self.figures.chronicle;
-        chronicle.holdings_told((at_ms, host), &state.holdings, true, |group| groups.name_of(group));
+        chronicle.holdings_told((at_ms, host), &state.holdings, true, |group| groups.origin_of(group));
         chronicle.conditions_told((at_ms, host), &[], &state.conditions);
     }
 
@@ -67,7 +67,7 @@ impl HeadCore {
             let host = DeviceHost { node: found.view.node, sizes: &found.told.device_sizes };
             let (at_ms, groups) = (self.clock.wall_ms, &self.groups);
             let chronicle = &mut self.figures.chronicle;
-            chronicle.holdings_told((at_ms, host), &holdings, false, |group| groups.name_of(group));
+            chronicle.holdings_told((at_ms, host), &holdings, false, |group| groups.origin_of(group));
             if found.state.conditions != state.conditions {
                 chronicle.conditions_told((at_ms, host), &found.state.conditions, &state.conditions);
             }

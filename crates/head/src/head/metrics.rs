@@ -12,7 +12,7 @@ use crate::workers::{Duty, Worker};
 use oxiray_ids::JobId;
 use oxiray_machine::Key;
 use oxiray_resources::{Demand, ResourceName};
-use oxiray_scheduler::{Fleet, Found, Near};
+use oxiray_scheduler::{Fleet, Found};
 use oxiray_state::{actor_state, is_pending};
 use oxiray_wire::message::{MetricKind, MetricSample, Metrics, MetricsQuery, MetricsReport};
 use oxiray_wire::state::{ActorPhase, ChronicleEntry, ChronicleEvent, DemandKind, ExitKind};
@@ -20,6 +20,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The version of Ray whose names these are.
 const RAY_VERSION: &str = "2.60.0";
+/// Of how many different requests that wait it is looked up why.
+const LOOKS_MAX: usize = 256;
 /// How many names of tasks or actors of one job have series of their own.
 const NAMES_MAX: usize = 200;
 /// What stands for the others.
@@ -204,12 +206,15 @@ impl HeadCore {
         let mut by_kind: BTreeMap<DemandKind, (usize, f64)> = BTreeMap::new();
         let mut by_reason: BTreeMap<(DemandKind, WaitReason, String), usize> = BTreeMap::new();
         let mut wanted_amounts: BTreeMap<String, f64> = BTreeMap::new();
-        for waiting in self.pending.queue.waiting() {
+        for (number, waiting) in self.pending.queue.waiting().enumerate() {
             let Some(wanted) = self.pending.wanted.get(waiting.oldest) else { continue };
             let (count, oldest_s) = by_kind.entry(wanted.want.kind()).or_default();
             let seconds = self.clock.now.saturating_duration_since(wanted.since).as_secs_f64();
             (*count, *oldest_s) = (*count + waiting.count, oldest_s.max(seconds));
-            let reason = WaitReason::of(waiting.resource_request, &mut self.members.fleet, &self.growth);
+            let reason = match number {
+                0..LOOKS_MAX => WaitReason::of(waiting.resource_request, &mut self.members.fleet, &self.growth),
+                _ => WaitReason::Unexamined,
+            };
             let kept = (wanted.want.kind(), reason, sought(waiting.resource_request));
             *by_reason.entry(kept).or_default() += waiting.count;
             let demand = waiting.resource_request.demand().map(|demand| by_name(demand.iter()));
@@ -296,6 +301,8 @@ enum WaitReason {
     Autoscaler,
     /// No node could meet it.
     Never,
+    /// Too many different requests wait to look at each.
+    Unexamined,
 }
 
 impl WaitReason {
@@ -305,7 +312,7 @@ impl WaitReason {
             Need::Within { .. } => return Self::Bundle,
             Need::Group(_) => return Self::Group,
         };
-        match fleet.find(resource_request, &Near::default()) {
+        match fleet.look(resource_request) {
             Found::On(_) => Self::Starting,
             Found::Busy => Self::Busy,
             Found::Never if growth.group_for(resource_request).is_some() => Self::Autoscaler,
@@ -321,15 +328,16 @@ impl WaitReason {
             Self::Group => "group",
             Self::Autoscaler => "autoscaler",
             Self::Never => "never",
+            Self::Unexamined => "unexamined",
         }
     }
 
     /// What boards made for Ray know.
     fn in_words_of_ray(self) -> &'static str {
         match self {
-            Self::Busy | Self::Bundle | Self::Group => "WaitingForResources",
+            Self::Busy | Self::Bundle | Self::Group | Self::Unexamined => "WaitingForResources",
             Self::Starting => "WaitingForWorkers",
-            Self::Autoscaler | Self::Never => "WaitingForNodes",
+            Self::Autoscaler | Self::Never => "Infeasible",
         }
     }
 }

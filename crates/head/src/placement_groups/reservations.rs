@@ -3,7 +3,7 @@
 use super::{GroupPhase, PlacementGroups};
 use crate::demands::{Need, demand_of, holds};
 use crate::failures::for_actor;
-use oxiray_ids::{NodeId, PlacementGroupId};
+use oxiray_ids::{JobId, NodeId, PlacementGroupId};
 use oxiray_machine::{GroupMembership, Key};
 use oxiray_resources::Demand;
 use oxiray_scheduler::Bundle;
@@ -60,6 +60,11 @@ impl GroupTable {
     pub(crate) fn name_of(&self, id: PlacementGroupId) -> String {
         let name = self.known.get(id).map(|group| group.description.name.as_str()).filter(|name| !name.is_empty());
         name.map_or_else(|| id.hex(), |name| format!("`{name}`"))
+    }
+
+    /// The same, and the job that made it, as long as the group is remembered.
+    pub(crate) fn origin_of(&self, id: PlacementGroupId) -> (String, Option<JobId>) {
+        (self.name_of(id), self.known.get(id).map(|group| group.description.job))
     }
 
     /// Whether it may give all of it back early.

@@ -130,10 +130,11 @@ impl<S: Led> Waiters<S> {
 
     /// Has the leader look up where there is now something for it to do (LEAD-3).
     fn hastening<R>(&self, state: &mut MutexGuard<'_, S>, act: impl FnOnce(&mut S) -> R) -> R {
-        let gathered_before = state.flush_at().is_some();
+        let flush_before = state.flush_at();
         let result = act(state);
-        let has_gathered = !gathered_before && state.flush_at().is_some();
-        if (*state.timer_moved() || *state.changed() || has_gathered) && state.lead().sleeping {
+        let is_sooner = |at: Instant| flush_before.is_none_or(|before| at < before);
+        let flushes_sooner = state.flush_at().is_some_and(is_sooner);
+        if (*state.timer_moved() || *state.changed() || flushes_sooner) && state.lead().sleeping {
             S::kick(&self.sockets);
         }
         *state.timer_moved() = false;

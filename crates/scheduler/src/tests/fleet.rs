@@ -17,7 +17,11 @@ fn both(fleet: &mut Fleet, resource_request: &ResourceRequest, near: &Near<'_>) 
         Placement::Wait(_) => Found::Busy,
         Placement::Never(_) => Found::Never,
     };
+    let next_spread = fleet.next_spread();
+    let looked = fleet.look(resource_request);
+    assert_eq!(fleet.next_spread(), next_spread, "a look takes nobody's turn: {resource_request:?}");
     assert_eq!(fleet.find(resource_request, near), expected, "{resource_request:?} {near:?}");
+    assert_eq!(std::mem::discriminant(&looked), std::mem::discriminant(&expected), "{resource_request:?}");
     expected
 }
 

@@ -1,5 +1,6 @@
 //! What the head tells of the machines and the cluster to those who draw boards.
 
+use super::groups::group;
 use super::{CPU, GPU, World, request};
 use crate::members::OWN;
 use oxiray_accelerators::DeviceUse;
@@ -205,6 +206,38 @@ fn what_devices_were_granted_for_how_long_they_returned_and_why_they_were_taken_
     ] {
         assert!(shown.lines().any(|shown| shown == line), "{line} in {shown}");
     }
+}
+
+#[test]
+fn what_a_placement_group_keeps_is_its_jobs() {
+    let mut world = World::new(1, 2);
+    let driver = world.driver();
+    world.core.set_wall_clock(1_000_000);
+    world.say(driver, group(1, &[&[GPU], &[GPU]]));
+    world.settle();
+    world.core.set_wall_clock(1_003_000);
+    let shown = text(&mut world, &MetricsQuery::default());
+    assert!(shown.contains("oxiray_grant_seconds_total{job=\"01000000\",resource=\"GPU\"} 6.0\n"), "{shown}");
+}
+
+#[test]
+fn why_each_of_many_requests_waits_is_looked_up_for_the_first_alone() {
+    let mut world = World::new(1, 0);
+    let driver = world.driver();
+    world.say(driver, request(1, &[CPU]));
+    world.granted(driver, 1);
+    for number in 0..300 {
+        world.say(driver, request(2 + number, &[("CPU", 1 + number)]));
+    }
+    world.settle();
+    let shown = text(&mut world, &MetricsQuery::default());
+    let counted = |reason: &str| {
+        let start = format!("oxiray_waiting{{kind=\"task\",reason=\"{reason}\",resource=\"CPU\"}} ");
+        let line = shown.lines().find_map(|line| line.strip_prefix(&start));
+        line.map_or(0.0, |count| count.parse::<f64>().expect("a count"))
+    };
+    assert!((counted("busy") - 256.0).abs() < 0.5 && (counted("unexamined") - 44.0).abs() < 0.5, "{shown}");
+    assert!(shown.contains("ray_scheduler_unscheduleable_tasks{Reason=\"WaitingForResources\"} 300.0"), "{shown}");
 }
 
 #[test]
