@@ -41,6 +41,14 @@ pub(crate) struct Waits {
     pub(crate) rests: bool,
 }
 
+impl Waits {
+    /// Whether it may be one that cannot go on.
+    pub(crate) fn waits(&self) -> bool {
+        let Self { requests, leases, actors, groups, rests, .. } = self;
+        *rests || !(requests.is_empty() && leases.is_empty() && actors.is_empty() && groups.is_empty())
+    }
+}
+
 impl From<WaitsReport> for Waits {
     fn from(told: WaitsReport) -> Self {
         if told.actors.len() + told.called.len() + told.private_groups.len() > NAMES_MAX {

@@ -60,10 +60,10 @@ impl World {
         processes.filter(|(_, process)| process.life == Life::Running && process.kind != Kind::Driver)
     }
 
-    /// How many GPUs each node that lives offers.
-    fn gpus_of_nodes(&self) -> BTreeMap<usize, usize> {
+    /// The memory of each GPU that a node that lives offers.
+    fn gpus_of_nodes(&self) -> BTreeMap<usize, Vec<u64>> {
         let living = self.nodes.iter().enumerate().filter(|(_, node)| node.is_alive);
-        living.map(|(index, node)| (index, self.machines[node.machine].gpus.sizes().len())).collect()
+        living.map(|(index, node)| (index, self.machines[node.machine].gpus.sizes())).collect()
     }
 
     /// Whether the head is to find a process that cannot go on: it holds a device, and nobody is about to end it.
@@ -76,6 +76,7 @@ impl World {
 /// What a process holds of GPUs.
 fn parts_of(process: &Process) -> Vec<Part> {
     let gpus = process.devices.iter().filter(|held| held.resource == crate::gpus::resource());
-    let part = |held: &Held| Part { node: process.node, slot: held.slot as usize, units: held.units };
+    let part =
+        |held: &Held| Part { node: process.node, slot: held.slot as usize, units: held.units, bytes: held.bytes };
     gpus.map(part).collect()
 }

@@ -48,7 +48,9 @@ const OF_INSTANCES: [&[(&str, u64)]; 5] = [
 ];
 /// What they ask for besides where their children need devices, too, and what those do.
 const OF_PARENTS: [&[(&str, u64)]; 3] = [&[("GPU", 10_000)], &[("GPU", 10_000)], &[("GPU", 20_000)]];
-const OF_CHILDREN: [Need; 3] = [Need(10_000), Need(5_000), Need(20_000)];
+const OF_CHILDREN: [Need; 3] = [Need::Units(10_000), Need::Units(5_000), Need::Units(20_000)];
+/// How much memory of a GPU at most those need that need some.
+const OF_CHILDREN_BYTES_MAX: u64 = 8 << 30;
 /// After how many children that need devices others need none.
 const NEEDY_MOST: usize = 5;
 
@@ -356,8 +358,12 @@ impl World {
         parent: oxiray_ids::TaskId,
         count: u32,
     ) -> Vec<ObjectId> {
-        let need = self.need_of_children(process);
-        let demand = need.map_or(("CPU", 10_000), |Need(units)| ("GPU", units));
+        let need = self.need_of_children();
+        let demand = match need {
+            None => ("CPU", 10_000),
+            Some(Need::Units(units)) => ("GPU", units),
+            Some(Need::Memory(bytes)) => (GPU_MEMORY, bytes * 10_000),
+        };
         let mut results = Vec::new();
         for _ in 0..count {
             let time = self.chance.delay(20 * MILLISECOND);
@@ -391,17 +397,22 @@ impl World {
 
     /// Whether a task makes others where that is drawn apart: one that holds what these need.
     fn is_parent_apart(&self, demand: &[(String, u64)]) -> bool {
-        let holds_devices = demand.iter().any(|(name, _)| name == "GPU");
+        // Children that need no device need processors, which a machine may lack.
+        let is_for_memory = self.standstill.needs.len() < NEEDY_MOST;
+        let holds_devices = demand.iter().any(|(name, _)| name == "GPU" || (is_for_memory && name == GPU_MEMORY));
         self.options.children_need_devices() && holds_devices && self.odds_apart(self.calls.last, 700)
     }
 
     /// The devices that the tasks of a task need. There are few that need some, so that one after the other may fail for want
     /// of them before a run is to be at its end.
-    fn need_of_children(&self, process: ProcessIndex) -> Option<Need> {
-        let holds_parts = self.processes[process].devices.iter().any(|held| held.units < 10_000);
-        let is_apart = self.options.children_need_devices() && self.standstill.needs.len() < NEEDY_MOST && !holds_parts;
+    fn need_of_children(&self) -> Option<Need> {
+        let is_apart = self.options.children_need_devices() && self.standstill.needs.len() < NEEDY_MOST;
         let mut chance = Chance::new(self.options.seed ^ self.calls.last.wrapping_mul(0x000c_411d));
-        (is_apart && chance.odds(900)).then(|| chance.one_of(&OF_CHILDREN))
+        (is_apart && chance.odds(900)).then(|| {
+            let of_units = chance.one_of(&OF_CHILDREN);
+            let is_memory = self.options.varies_memory() && chance.odds(500);
+            if is_memory { Need::Memory(chance.between(1, OF_CHILDREN_BYTES_MAX)) } else { of_units }
+        })
     }
 
     /// A process wants one of its calls no more.

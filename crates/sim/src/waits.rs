@@ -15,9 +15,14 @@ const WORD_OLDEST: u64 = 5 * SECOND;
 /// How long it takes at most until a call fails: the patience and the rounds around it, by the slowest clock, and a look.
 const FOUND_LATEST: u64 = 20 * SECOND;
 
-/// GPUs that something needs before it can begin, in ten-thousandths: whole ones of one node, or a share of one.
+/// GPUs that something needs before it can begin, of one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Need(pub(crate) u64);
+pub(crate) enum Need {
+    /// In ten-thousandths: whole ones, or a share of one.
+    Units(u64),
+    /// Bytes of the memory of one.
+    Memory(u64),
+}
 
 /// What a process waits for.
 #[derive(Debug, Clone, Copy)]
@@ -34,7 +39,11 @@ pub(crate) struct Part {
     pub(crate) node: usize,
     pub(crate) slot: usize,
     pub(crate) units: u64,
+    pub(crate) bytes: u64,
 }
+
+/// What is left of a device: in ten-thousandths, and bytes of its memory.
+type Left = (u64, u64);
 
 /// A process that goes on when none of what it waits for is missing any more.
 #[derive(Debug, Default)]
@@ -43,9 +52,9 @@ pub(crate) struct Waiting {
     pub(crate) awaited: Vec<Awaited>,
 }
 
-/// Those that can never go on, on nodes with so many GPUs each and nothing else held there. What no node has room for waits for a
-/// node, and not for who holds what.
-pub(crate) fn in_vain(waiting: &BTreeMap<usize, Waiting>, nodes: &BTreeMap<usize, usize>) -> BTreeSet<usize> {
+/// Those that can never go on, on nodes with GPUs of these sizes and nothing else held there. What no node has room for waits for
+/// a node, and not for who holds what.
+pub(crate) fn in_vain(waiting: &BTreeMap<usize, Waiting>, nodes: &BTreeMap<usize, Vec<u64>>) -> BTreeSet<usize> {
     let mut stuck: BTreeSet<usize> = waiting.keys().copied().collect();
     let all = left_beside(std::iter::empty(), nodes);
     loop {
@@ -53,7 +62,7 @@ pub(crate) fn in_vain(waiting: &BTreeMap<usize, Waiting>, nodes: &BTreeMap<usize
         let is_in_vain = |awaited: &Awaited| match awaited {
             Awaited::Run(by) => stuck.contains(by),
             Awaited::Room(need) => {
-                let has_room = |rooms: &BTreeMap<usize, Vec<u64>>| rooms.values().any(|devices| fits(devices, *need));
+                let has_room = |rooms: &BTreeMap<usize, Vec<Left>>| rooms.values().any(|devices| fits(devices, *need));
                 has_room(&all) && !has_room(&left)
             }
         };
@@ -69,21 +78,23 @@ pub(crate) fn in_vain(waiting: &BTreeMap<usize, Waiting>, nodes: &BTreeMap<usize
 /// What is left of each GPU.
 fn left_beside<'a>(
     holders: impl Iterator<Item = &'a Waiting>,
-    nodes: &BTreeMap<usize, usize>,
-) -> BTreeMap<usize, Vec<u64>> {
-    let mut left: BTreeMap<usize, Vec<u64>> = nodes.iter().map(|(node, count)| (*node, vec![WHOLE; *count])).collect();
+    nodes: &BTreeMap<usize, Vec<u64>>,
+) -> BTreeMap<usize, Vec<Left>> {
+    let whole = |sizes: &Vec<u64>| sizes.iter().map(|bytes| (WHOLE, *bytes)).collect();
+    let mut left: BTreeMap<usize, Vec<Left>> = nodes.iter().map(|(node, sizes)| (*node, whole(sizes))).collect();
     for part in holders.flat_map(|waiting| &waiting.held) {
-        if let Some(units) = left.get_mut(&part.node).and_then(|devices| devices.get_mut(part.slot)) {
-            *units = units.saturating_sub(part.units);
+        if let Some((units, bytes)) = left.get_mut(&part.node).and_then(|devices| devices.get_mut(part.slot)) {
+            (*units, *bytes) = (units.saturating_sub(part.units), bytes.saturating_sub(part.bytes));
         }
     }
     left
 }
 
-fn fits(devices: &[u64], Need(units): Need) -> bool {
-    match units {
-        WHOLE.. => devices.iter().filter(|left| **left == WHOLE).count() as u64 * WHOLE >= units,
-        _ => devices.iter().any(|left| *left >= units),
+fn fits(devices: &[Left], need: Need) -> bool {
+    match need {
+        Need::Units(units @ WHOLE..) => devices.iter().filter(|left| left.0 == WHOLE).count() as u64 * WHOLE >= units,
+        Need::Units(units) => devices.iter().any(|left| left.0 >= units),
+        Need::Memory(bytes) => devices.iter().any(|left| left.0 > 0 && left.1 >= bytes),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::queue::PendingKind;
 use crate::workers::Duty;
 use oxiray_ids::{JobId, PlacementGroupId};
 use oxiray_machine::Key;
-use oxiray_resources::{Demand, Quantity, ResourceName};
+use oxiray_resources::{Demand, ResourceName};
 use oxiray_scheduler::Asks;
 use oxiray_wire::message::{FailureCode, LeaseRefused, Notice, WaitsQuery};
 use oxiray_wire::state::DeadlockFound;
@@ -161,7 +161,9 @@ impl HeadCore {
         let wanted = self.pending.wanted.get(&ticket)?;
         let need = self.pending.queue.resource_request_of(&ticket)?;
         let demand = need.demand().cloned().unwrap_or_else(|| Demand::sum(need.demands()));
-        let is_wanted = |held: &Demand| demand.iter().any(|(name, _)| held.get(name.as_str()) > Quantity::ZERO);
+        // Who has a share of a device has some of its memory, and the other way round.
+        let is_wanted =
+            |held: &Demand| demand.iter().any(|(name, _)| held.iter().any(|(held, _)| held.source() == name.source()));
         let processes = standstill.processes().filter_map(|worker| {
             if need.group().is_some() && self.workers.by_key.get(&worker)?.home.map(|home| home.group) == need.group() {
                 return Some(self.holder_in_words(worker, "runs in the group", standstill));

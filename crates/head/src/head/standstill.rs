@@ -6,18 +6,21 @@
 //!   nobody has called it.
 //! - STANDSTILL-3: a placement group keeps what it has where all of its job waits in vain: anybody there may remove it. Nobody
 //!   else may, unless it is detached or has a name.
+//! - STANDSTILL-4: who waits for devices has room where one machine has it, device by device (`crate::held_there`).
 
 use super::HeadCore;
 use crate::actors::ActorState;
 use crate::deadlocks::{Party, Waits, stuck};
 use crate::demands::Need;
 use crate::fairness::Holder;
+use crate::held_there::{HeldThere, ToldPart};
 use crate::placement_groups::{GroupOwner, GroupPhase, PlacementGroup};
 use crate::workers::Duty;
 use oxiray_ids::{ActorId, BundleNumber, JobId, NodeId, PlacementGroupId, WorkerId};
 use oxiray_machine::Key;
 use oxiray_resources::{Demand, Quantity, ResourceName};
 use oxiray_scheduler::{Group, GroupStrategy, NodeView, ResourceRequest, draw};
+use oxiray_wire::message::{DeviceHolding, HoldingPhase};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What clients said in a round of questions.
@@ -44,8 +47,15 @@ impl Said {
     }
 }
 
-/// What is held on each node, processors aside.
-pub(super) type HeldThere = BTreeMap<NodeId, Demand>;
+/// Who has a part of a device: a process, or for all that run in it a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Owner {
+    Process(Key),
+    Group(PlacementGroupId),
+}
+
+/// The parts of devices that each has on a node.
+type Parts = BTreeMap<(Owner, NodeId), Vec<ToldPart>>;
 
 /// Who is stuck, as far as is known, what they hold, and what was said.
 #[derive(Debug, Clone, Copy)]
@@ -79,9 +89,13 @@ impl HeadCore {
     pub(super) fn standstill(&self, said: &Said) -> (BTreeSet<Party>, HeldThere) {
         let owners = self.groups.known.iter().filter_map(owner_of);
         let jobs: BTreeSet<JobId> = owners.collect();
+        // Who waits for nothing goes on.
+        let waiting = said.waits.iter().filter(|(_, waits)| waits.waits()).map(|(key, _)| *key);
+        let waiting: Vec<Key> = waiting.collect();
+        let parts = self.parts_told_on(&waiting);
         stuck(
-            said.waits.keys().map(|key| Party::Process(*key)).chain(jobs.into_iter().map(Party::Job)),
-            |stuck| self.held_by(stuck),
+            waiting.iter().map(|key| Party::Process(*key)).chain(jobs.into_iter().map(Party::Job)),
+            |stuck| self.held_by(stuck, &parts),
             |party, stuck, held| {
                 let standstill = Standstill { said, stuck, held };
                 match party {
@@ -92,23 +106,56 @@ impl HeadCore {
         )
     }
 
+    /// Who has which devices, on the nodes of these and of all groups.
+    fn parts_told_on(&self, processes: &[Key]) -> Parts {
+        let of_groups = self.groups.known.iter().flat_map(|group| group.nodes.iter().flatten());
+        let of_processes = processes.iter().filter_map(|key| Some(self.pending.fairness.held_by(*key)?.0));
+        let nodes: BTreeSet<NodeId> = of_groups.copied().chain(of_processes).collect();
+        let mut parts = Parts::new();
+        for member in nodes.into_iter().filter_map(|node| self.members.at(node)) {
+            for (resource, _) in member.device_counts() {
+                let sizes: Vec<u64> = member.view.inventory.device_memory(resource.as_str()).collect();
+                for told in member.holdings.of(resource.as_str()).filter(|told| told.phase == HoldingPhase::Held) {
+                    let Some(owner) = self.owner_of_part(told) else { continue };
+                    let size_bytes = sizes.get(told.slot as usize).copied().unwrap_or(0);
+                    let share = Quantity::from_units(told.share).min(Quantity::ONE);
+                    let part = ToldPart { resource: resource.clone(), slot: told.slot, share, size_bytes };
+                    parts.entry((owner, member.view.node)).or_default().push(part);
+                }
+            }
+        }
+        parts
+    }
+
+    fn owner_of_part(&self, told: &DeviceHolding) -> Option<Owner> {
+        let Some(worker) = told.worker else { return told.group.map(Owner::Group) };
+        let key = self.clients.key_of(worker)?;
+        let home = self.workers.by_key.get(&key)?.home;
+        Some(home.map_or(Owner::Process(key), |home| Owner::Group(home.group)))
+    }
+
     /// What these hold and do not lend while they wait.
-    fn held_by(&self, stuck: &BTreeSet<Party>) -> HeldThere {
-        let mut held = HeldThere::new();
-        let mut add = |node: NodeId, demand: &Demand| {
-            let there = held.entry(node).or_insert_with(Demand::nothing);
-            *there = Demand::sum([&*there, demand]);
+    fn held_by(&self, stuck: &BTreeSet<Party>, parts: &Parts) -> HeldThere {
+        let mut held = HeldThere::default();
+        let mut add = |owner: Owner, node: NodeId, demands: &[Demand]| {
+            held.add(node, demands, parts.get(&(owner, node)).map_or(&[], Vec::as_slice));
         };
         for party in stuck {
             match *party {
                 Party::Process(key) => {
                     if let Some((node, demand)) = self.pending.fairness.held_by(key) {
-                        add(node, &demand);
+                        add(Owner::Process(key), node, &[demand]);
                     }
                 }
                 Party::Job(job) => {
-                    for (node, demand) in self.reserved_by(job).flat_map(bundles_there) {
-                        add(node, &without_processors(demand));
+                    for group in self.reserved_by(job) {
+                        let mut by_node: BTreeMap<NodeId, Vec<Demand>> = BTreeMap::new();
+                        for (node, demand) in bundles_there(group) {
+                            by_node.entry(node).or_default().push(without_processors(demand));
+                        }
+                        for (node, demands) in by_node {
+                            add(Owner::Group(group.description.id), node, &demands);
+                        }
                     }
                 }
             }
@@ -288,7 +335,7 @@ impl HeadCore {
             Need::ResourceRequest(request) => self.never_has_room(request, standstill.held),
             Need::Group(group) => {
                 let has_room = |held: &HeldThere| self.has_room_for_group(group, held);
-                !self.growth.may_bring() && has_room(&HeldThere::new()) && !has_room(standstill.held)
+                !self.growth.may_bring() && has_room(&HeldThere::default()) && !has_room(standstill.held)
             }
             Need::Within { group, bundle, demand } => self.never_within((*group, *bundle), demand, standstill),
         }
@@ -298,23 +345,28 @@ impl HeadCore {
         if self.growth.awaited_until(request, self.clock.now, self.own.plan().rules.node).is_some() {
             return false;
         }
-        let has_room = |view: &NodeView, held: Option<&Demand>| leaves(view, held, &request.demand);
+        let has_room = |held: &HeldThere| self.members.views().any(|(_, view)| held.leaves(view, &request.demand));
         // What no machine could give is no business of who holds what.
-        self.members.views().any(|(_, view)| has_room(view, None))
-            && !self.members.views().any(|(_, view)| has_room(view, held.get(&view.node)))
+        has_room(&HeldThere::default()) && !has_room(held)
     }
 
-    /// Whether a group may have room while this is held: each of its bundles, and all of them together.
+    /// Whether a group may have room while this is held: each of its bundles, all of them together, and their whole devices; on one
+    /// machine, where that is to give them all, it is looked at how.
     fn has_room_for_group(&self, group: &Group, held: &HeldThere) -> bool {
-        let fits = |demand: &Demand| self.members.views().any(|(_, view)| leaves(view, held.get(&view.node), demand));
-        let all = Demand::sum(group.bundles.iter().map(|bundle| &bundle.demand));
-        let left = |resource: &str| {
-            let there = self.members.views().map(|(_, view)| left_of(view, held.get(&view.node), resource));
-            there.fold(0, u64::saturating_add)
+        let views: Vec<&NodeView> = self.members.views().map(|(_, view)| view).collect();
+        let bundles: Vec<&Demand> = group.bundles.iter().map(|bundle| &bundle.demand).collect();
+        let sum = |of: &dyn Fn(&NodeView) -> u64| views.iter().map(|view| of(view)).fold(0, u64::saturating_add);
+        let has_wholes = |resource: &ResourceName| {
+            let asked =
+                bundles.iter().map(|demand| demand.get(resource.as_str()).wholes()).fold(0, u64::saturating_add);
+            !resource.is_device() || sum(&|view| held.wholes(view, resource)) >= asked
         };
-        group.bundles.iter().all(|bundle| fits(&bundle.demand))
-            && all.iter().all(|(resource, asked)| left(resource.as_str()) >= asked.units())
-            && (group.strategy != GroupStrategy::StrictPack || fits(&all))
+        let is_of_one = group.strategy == GroupStrategy::StrictPack || views.len() == 1;
+        bundles.iter().all(|demand| views.iter().any(|view| held.leaves(view, demand)))
+            && Demand::sum(bundles.iter().copied()).iter().all(|(resource, asked)| {
+                sum(&|view| held.left(view, resource)) >= asked.units() && has_wholes(resource)
+            })
+            && (!is_of_one || views.iter().any(|view| held.may_leave(view, &bundles)))
     }
 
     /// Whether what waits within a group waits for ever: for the group, or for what those who run in it hold.
@@ -364,14 +416,4 @@ fn bundles_there(group: &PlacementGroup) -> impl Iterator<Item = (NodeId, &Deman
 fn without_processors(demand: &Demand) -> Demand {
     let cpus = Demand::new([(ResourceName::CPU, demand.get(ResourceName::CPU.as_str()))]);
     cpus.map_or_else(|_| demand.clone(), |cpus| demand.without(&cpus))
-}
-
-/// What a machine offers of a resource beside what is held there.
-fn left_of(view: &NodeView, held: Option<&Demand>, resource: &str) -> u64 {
-    let held = held.map_or(Quantity::ZERO, |held| held.get(resource));
-    view.inventory.total(resource).units().saturating_sub(held.units())
-}
-
-fn leaves(view: &NodeView, held: Option<&Demand>, demand: &Demand) -> bool {
-    demand.iter().all(|(resource, asked)| left_of(view, held, resource.as_str()) >= asked.units())
 }

@@ -296,3 +296,87 @@ fn who_only_waits_behind_others_does_not_fail_for_them() {
     answering(&mut world, 20, &[(driver, without_request(2)), (worker, without_request(5))]);
     assert_eq!((refusals(&world, worker).len(), refusals(&world, driver).len()), (1, 0));
 }
+
+const GIB: u64 = 1 << 30;
+
+/// So many GPUs of 16 GiB.
+fn with_memory(gpus: f64) -> World {
+    World::with([("CPU", 4.0), ("GPU", gpus), ("GPU:memory", (16 * GIB) as f64)])
+}
+
+fn memory(bytes: u64) -> (&'static str, u64) {
+    ("GPU:memory", bytes * 10_000)
+}
+
+/// Actors with these parts of devices, each in its process.
+fn actors_with(world: &mut World, driver: Key, parts: &[(&'static str, u64)]) -> Vec<Key> {
+    let made = (1..).zip(parts).map(|(number, part)| {
+        world.say(driver, actor(number, &[*part], &[*part]));
+        let worker = world.placed(driver, number).expect("it is placed");
+        world.say(worker, ActorReady::default());
+        worker
+    });
+    made.collect()
+}
+
+fn without_actor(number: u8) -> WaitsReport {
+    WaitsReport { actors: vec![id(number)], is_alone: true, ..WaitsReport::default() }
+}
+
+#[test]
+fn memory_of_devices_is_waited_for_as_devices_are() {
+    let cases = [
+        (memory(10 * GIB), memory(7 * GIB), "memory beside memory"),
+        (memory(10 * GIB), ("GPU", 5_000), "a share beside memory"),
+        (("GPU", 5_000), memory(9 * GIB), "memory beside a share"),
+    ];
+    for (held, asked, case) in cases {
+        let mut world = with_memory(1.0);
+        let driver = world.driver();
+        let [worker] = actors_with(&mut world, driver, &[held])[..] else { panic!("there is one") };
+        world.say(worker, actor(9, &[asked], &[asked]));
+        answering(&mut world, 9, &[(worker, without_actor(9))]);
+        assert!(world.deaths(worker, 9).is_empty(), "DEADLOCK-1: {case}");
+        answering(&mut world, 9, &[(worker, without_actor(9))]);
+        let [text] = &world.deaths(worker, 9)[..] else { panic!("{case}: {:?}", world.deaths(worker, 9)) };
+        assert!(text.contains("would for ever") && text.contains("which holds {"), "{case}: {text}");
+    }
+}
+
+#[test]
+fn shares_that_are_left_of_several_devices_are_no_whole_one() {
+    for (parts, asked) in [([("GPU", 6_000); 2], GPU), ([memory(9 * GIB); 2], memory(8 * GIB))] {
+        for goes_on in [None, Some(0), Some(1)] {
+            let mut world = with_memory(2.0);
+            let driver = world.driver();
+            let workers = actors_with(&mut world, driver, &parts);
+            world.say(workers[0], actor(9, &[asked], &[asked]));
+            let told = |index| if goes_on == Some(index) { WaitsReport::default() } else { without_actor(9) };
+            let said: Vec<_> = workers.iter().enumerate().map(|(index, worker)| (*worker, told(index))).collect();
+            answering(&mut world, 20, &said);
+            let deaths = world.deaths(workers[0], 9);
+            assert_eq!(deaths.len(), usize::from(goes_on.is_none()), "{parts:?}, {goes_on:?} goes on: {deaths:?}");
+        }
+    }
+}
+
+#[test]
+fn a_group_waits_for_memory_and_for_whole_devices_that_another_group_keeps() {
+    let cases: [(&[_], &[_]); 3] = [
+        (&[memory(10 * GIB)], &[memory(10 * GIB); 2]),
+        (&[("GPU", 6_000), ("GPU", 6_000)], &[GPU]),
+        (&[("GPU", 6_000)], &[GPU, GPU]),
+    ];
+    for (kept, asked) in cases {
+        let mut world = with_memory(2.0);
+        let driver = world.driver();
+        let create = |number, parts: &[(&'static str, u64)]| {
+            groups::group(number, &parts.iter().map(std::slice::from_ref).collect::<Vec<_>>())
+        };
+        world.say(driver, create(1, kept));
+        world.say(driver, create(2, asked));
+        world.say(driver, GroupAwait { request: 7, group: groups::group_id(2) });
+        answering(&mut world, 20, &[(driver, without_group(2))]);
+        assert_eq!(groups::answers(&world, driver, 7).len(), 1, "{kept:?}, {asked:?}");
+    }
+}
