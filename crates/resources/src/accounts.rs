@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::devices::Devices;
-use crate::{Demand, DeviceShares, GrantId, Inventory, Quantity, ResourceName, ResourceNeed};
+use crate::{ChoiceRule, Demand, DeviceShares, GrantId, Inventory, Quantity, ResourceName, ResourceNeed};
 
 /// One account for each resource, and one for each device.
 #[derive(Debug)]
@@ -65,13 +65,13 @@ impl Accounts {
         Self { scalars: scalars.collect(), devices: devices.collect() }
     }
 
-    /// The devices that meet `demand` now, which is all of `whole` or a part of it; otherwise the first resource of which there
-    /// is too little, and how much of it was asked for.
+    /// The devices that meet `demand` now, which is all of `whole` or a part of it, and the rule by which those of each resource
+    /// are taken; otherwise the first resource of which there is too little, and how much of it was asked for.
     pub(crate) fn choose(
         &self,
         demand: &Demand,
         whole: &Demand,
-    ) -> Result<Vec<DeviceShares>, (ResourceName, Quantity)> {
+    ) -> Result<Vec<(DeviceShares, ChoiceRule)>, (ResourceName, Quantity)> {
         let mut chosen = Vec::new();
         for (name, quantity) in demand.iter() {
             let resource = name.source();
@@ -79,7 +79,9 @@ impl Accounts {
                 let are_several = whole.asked_of(resource).is_of_several();
                 let asked = ResourceNeed::of(name, quantity);
                 match self.devices.get(resource).and_then(|devices| devices.choose(asked, are_several)) {
-                    Some(shares) => chosen.push(DeviceShares { resource: resource.clone(), shares }),
+                    Some((shares, rule)) => {
+                        chosen.push((DeviceShares { resource: resource.clone(), shares }, rule));
+                    }
                     None => return Err((name.clone(), quantity)),
                 }
             } else if quantity > self.free_scalar(resource) {

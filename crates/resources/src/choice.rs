@@ -1,7 +1,9 @@
 //! Which devices a demand takes and by which rule, for people: what the ledger grants, said ahead or afterwards.
 
 use crate::packing::FreeOrder;
-use crate::{ChoiceRule, Demand, FreeDevices, Inventory, ResourceName, ResourceNeed, Topology};
+use crate::{
+    ChoiceRule, Demand, DeviceShare, DeviceShares, FreeDevices, Inventory, ResourceName, ResourceNeed, Topology,
+};
 use std::sync::Arc;
 
 /// The devices of one resource that a demand takes.
@@ -38,24 +40,45 @@ impl Inventory {
         for (device, room) in free.in_service() {
             order.insert(device, room);
         }
-        let mut devices: Vec<u32> = order.choose(asked, are_several)?.iter().map(|share| share.device).collect();
-        let with_room = order.count_with_room(asked, are_several);
         // What is free may be a peer's word, as the topology is.
         let covers = |topology: &Arc<Topology>| free.in_service().all(|(device, _)| topology.has(device));
-        let topology = self.topology(resource.as_str()).filter(|_| asked.is_of_wholes()).filter(covers);
-        let rule = match topology {
-            _ if with_room == devices.len() => ChoiceRule::Only,
-            _ if !asked.is_of_wholes() => ChoiceRule::Fullest,
-            None => ChoiceRule::Lowest,
-            Some(topology) => {
-                let whole: Vec<u32> = order.wholly_free(are_several).collect();
-                devices = topology.choose(&whole, devices.len());
-                topology.rule(&devices, &whole)
-            }
-        };
-        devices.sort_unstable();
-        Some(DeviceChoice { resource: resource.clone(), devices, rule })
+        let topology = self.topology(resource.as_str()).filter(covers);
+        let (shares, rule) = choose(&order, topology.as_deref(), asked, are_several)?;
+        Some(DeviceChoice::of(&DeviceShares { resource: resource.clone(), shares }, rule))
     }
+}
+
+impl DeviceChoice {
+    /// These were taken by that rule.
+    pub(crate) fn of(taken: &DeviceShares, rule: ChoiceRule) -> Self {
+        let mut devices: Vec<u32> = taken.shares.iter().map(|share| share.device).collect();
+        devices.sort_unstable();
+        Self { resource: taken.resource.clone(), devices, rule }
+    }
+}
+
+/// The devices that meet `asked` now, in ascending order, and by which rule they are taken; `are_several` where what is granted
+/// has several devices, of which these may be a part.
+pub(crate) fn choose(
+    order: &FreeOrder,
+    topology: Option<&Topology>,
+    asked: ResourceNeed,
+    are_several: bool,
+) -> Option<(Vec<DeviceShare>, ChoiceRule)> {
+    let (chosen, has_others) = order.choose(asked, are_several)?;
+    let rule = match topology {
+        _ if !has_others => ChoiceRule::Only,
+        _ if !asked.is_of_wholes() => ChoiceRule::Fullest,
+        None => ChoiceRule::Lowest,
+        Some(topology) => {
+            let free: Vec<u32> = order.wholly_free(are_several).collect();
+            let nearest = topology.choose(&free, chosen.len());
+            let rule = topology.rule(&nearest, &free);
+            let part = |device| order.whole_part(device, asked).expect("it is wholly free");
+            return Some((nearest.into_iter().map(part).collect(), rule));
+        }
+    };
+    Some((chosen, rule))
 }
 
 #[cfg(test)]
@@ -96,7 +119,8 @@ mod tests {
             let told = said(&ledger, &demand).expect("there is room");
             let [told] = &told[..] else { panic!("one resource has devices: {told:?}") };
             assert_eq!((told.rule, &told.devices), (rule, &devices), "{units}");
-            let grant = ledger.grant(&demand).expect("there is room");
+            let (grant, chosen) = ledger.grant_with_choices(&demand).expect("there is room");
+            assert_eq!(chosen, std::slice::from_ref(told), "{units}: it is told as it was said");
             let granted: Vec<u32> = grant.devices_of("GPU").iter().map(|share| share.device).collect();
             assert_eq!(granted, devices, "{units}");
         }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::choice::choose;
 use crate::packing::FreeOrder;
-use crate::{Capacity, DeviceShare, FreeDevices, GrantId, Quantity, ResourceNeed, Room, Topology};
+use crate::{Capacity, ChoiceRule, DeviceShare, FreeDevices, GrantId, Quantity, ResourceNeed, Room, Topology};
 
 /// One account per device, and an order over them that answers both placement rules. A bundle has accounts for
 /// its own devices only, each as large as its share.
@@ -51,14 +52,10 @@ impl Devices {
         Self { accounts, by_free, out_of_service: BTreeMap::new(), topology: None }
     }
 
-    /// The devices that meet `asked` now, in ascending order; `are_several` where what is granted has several devices, of
-    /// which these may be a part.
-    pub(crate) fn choose(&self, asked: ResourceNeed, are_several: bool) -> Option<Vec<DeviceShare>> {
-        let chosen = self.by_free.choose(asked, are_several)?;
-        let Some(topology) = self.topology.as_ref().filter(|_| asked.is_of_wholes()) else { return Some(chosen) };
-        let free: Vec<u32> = self.by_free.wholly_free(are_several).collect();
-        let part = |device: u32| self.accounts[&device].room.part(asked).expect("it is wholly free").of(device);
-        Some(topology.choose(&free, chosen.len()).into_iter().map(part).collect())
+    /// The devices that meet `asked` now, in ascending order, and by which rule they are taken; `are_several` where what is
+    /// granted has several devices, of which these may be a part.
+    pub(crate) fn choose(&self, asked: ResourceNeed, are_several: bool) -> Option<(Vec<DeviceShare>, ChoiceRule)> {
+        choose(&self.by_free, self.topology.as_deref(), asked, are_several)
     }
 
     /// The most that a demand of this kind could get now.

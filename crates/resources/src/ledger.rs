@@ -34,8 +34,8 @@ use thiserror::Error;
 use crate::accounts::Accounts;
 use crate::devices::Devices;
 use crate::{
-    BundleId, Busy, Demand, DeviceShare, DeviceShares, FreeDevices, Grant, GrantId, Inventory, KeptBack, Never,
-    Quantity, ResourceName, ResourceNeed, Shortage,
+    BundleId, Busy, Demand, DeviceChoice, DeviceShare, DeviceShares, FreeDevices, Grant, GrantId, Inventory, KeptBack,
+    Never, Quantity, ResourceName, ResourceNeed, Shortage,
 };
 
 /// The accounts of one machine, and of the bundles on it.
@@ -123,8 +123,17 @@ impl Ledger {
 
     /// Grants all of `demand`, or nothing and says why.
     pub fn grant(&mut self, demand: &Demand) -> Result<Grant, Shortage> {
+        self.grant_with_choices(demand).map(|(grant, _)| grant)
+    }
+
+    /// The same, with the rules by which the devices were taken.
+    pub fn grant_with_choices(&mut self, demand: &Demand) -> Result<(Grant, Vec<DeviceChoice>), Shortage> {
         match self.machine.choose(demand, demand) {
-            Ok(devices) => Ok(self.book_on_machine(demand, devices)),
+            Ok(chosen) => {
+                let choices = chosen.iter().map(|(devices, rule)| DeviceChoice::of(devices, *rule)).collect();
+                let devices = chosen.into_iter().map(|(devices, _)| devices).collect();
+                Ok((self.book_on_machine(demand, devices), choices))
+            }
             Err((resource, asked)) => Err(self.shortage(demand, &resource, asked)),
         }
     }
@@ -140,7 +149,10 @@ impl Ledger {
 
     fn grant_parts(&mut self, parts: Vec<Part>) -> Option<Grant> {
         let whole = Demand::sum(parts.iter().map(|part| &part.demand));
-        let chosen = parts.iter().map(|part| self.accounts(part.bundle).choose(&part.demand, &whole).ok());
+        let chosen = parts.iter().map(|part| {
+            let chosen = self.accounts(part.bundle).choose(&part.demand, &whole).ok()?;
+            Some(chosen.into_iter().map(|(devices, _)| devices).collect::<Vec<_>>())
+        });
         let chosen = chosen.collect::<Option<Vec<_>>>()?;
         let devices = chosen.iter().flatten().flat_map(|of| of.shares.iter().map(|share| (&of.resource, share.device)));
         let mut seen = BTreeSet::new();

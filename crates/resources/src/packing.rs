@@ -192,20 +192,22 @@ impl FreeOrder {
         with_room.filter_map(move |((_, device), room)| Some(room.part(asked)?.of(*device)))
     }
 
-    /// How many devices have room for `asked`.
-    pub(crate) fn count_with_room(&self, asked: ResourceNeed, are_several: bool) -> usize {
-        self.parts(asked, are_several).count()
+    /// What a device with this number gives that is wholly free.
+    pub(crate) fn whole_part(&self, device: u32, asked: ResourceNeed) -> Option<DeviceShare> {
+        Some(self.0.get(&(Quantity::ONE, device))?.part(asked)?.of(device))
     }
 
-    /// The devices that meet `asked` now, in ascending order (PACKING-1, PACKING-2, PACKING-4); `are_several` where what is
-    /// granted has several devices, of which these may be a part.
-    pub(crate) fn choose(&self, asked: ResourceNeed, are_several: bool) -> Option<Vec<DeviceShare>> {
+    /// The devices that meet `asked` now, in ascending order (PACKING-1, PACKING-2, PACKING-4), and whether others have room,
+    /// too; `are_several` where what is granted has several devices, of which these may be a part.
+    pub(crate) fn choose(&self, asked: ResourceNeed, are_several: bool) -> Option<(Vec<DeviceShare>, bool)> {
         if asked.devices() > self.0.len() as u64 {
             return None;
         }
         let wanted = asked.devices() as usize;
-        let chosen: Vec<_> = self.parts(asked, are_several).take(wanted).collect();
-        (chosen.len() == wanted).then_some(chosen)
+        let mut chosen: Vec<_> = self.parts(asked, are_several).take(wanted + 1).collect();
+        let has_others = chosen.len() > wanted;
+        chosen.truncate(wanted);
+        (chosen.len() == wanted).then_some((chosen, has_others))
     }
 
     /// The same as [`FreeDevices::obtainable`], without a look at each device where a share is asked for.

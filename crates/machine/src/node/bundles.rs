@@ -5,7 +5,7 @@ use crate::choice::{OF_BUNDLE, choice_in_words};
 use crate::encoding::devices_free;
 use crate::{BundleKey, amounts, demand};
 use oxiray_ids::{BundleNumber, PlacementGroupId};
-use oxiray_resources::{BundleId, Demand, DeviceChoice, Grant, GrantId, ResourceName};
+use oxiray_resources::{BundleId, Demand, Grant, GrantId};
 use oxiray_wire::message::{BundleAsked, BundleFree, BundleName, GroupPrepare, GroupPrepared, GroupRelease, Place};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,9 +42,9 @@ impl NodeCore {
     pub(super) fn grant_for_head(&mut self, order: &Place) -> Option<Grant> {
         let wanted = demand(&order.demand)?;
         let Some(group) = order.group else {
-            let choices = self.choices(&wanted);
-            let grant = self.ledger.grant(&wanted).ok()?;
-            self.remember_choices(&grant, choices);
+            let (grant, choices) = self.ledger.grant_with_choices(&wanted).ok()?;
+            let said = choices.iter().map(|of| ((grant.id(), of.resource.to_string()), choice_in_words(of, true)));
+            self.devices.choices.extend(said);
             return Some(grant);
         };
         let head = self.head.as_ref()?;
@@ -64,26 +64,11 @@ impl NodeCore {
         Some(grant)
     }
 
-    /// Which devices a demand is about to be granted, and why.
-    fn choices(&self, wanted: &Demand) -> Vec<DeviceChoice> {
-        let free = |resource: &ResourceName| self.ledger.free_per_device(resource.as_str());
-        self.ledger.inventory().choices(wanted, free).unwrap_or_default()
-    }
-
-    fn remember_choices(&mut self, grant: &Grant, choices: Vec<DeviceChoice>) {
-        for choice in choices {
-            let granted = grant.devices_of(choice.resource.as_str()).iter().map(|share| share.device);
-            if granted.eq(choice.devices.iter().copied()) {
-                let key = (grant.id(), choice.resource.to_string());
-                self.devices.choices.insert(key, choice_in_words(&choice, true));
-            }
-        }
-    }
-
     /// A grant has another number.
     pub(super) fn choices_pass(&mut self, before: GrantId, now: GrantId) {
-        let of_grant = |(grant, _): &(GrantId, String)| *grant == before;
-        let keys: Vec<_> = self.devices.choices.keys().filter(|key| of_grant(key)).cloned().collect();
+        let of_grant = self.devices.choices.range((before, String::new())..);
+        let of_grant = of_grant.map(|(key, _)| key).take_while(|(grant, _)| *grant == before);
+        let keys: Vec<_> = of_grant.cloned().collect();
         for key in keys {
             if let Some(words) = self.devices.choices.remove(&key) {
                 self.devices.choices.insert((now, key.1), words);

@@ -257,8 +257,10 @@ proptest! {
             let before = list.clone();
             match order.choose(asked, asked.devices() > 1) {
                 None => prop_assert!(!list.fits(asked) && !list.take(asked)),
-                Some(chosen) => {
+                Some((chosen, has_others)) => {
                     prop_assert!(list.fits(asked) && list.take(asked));
+                    let with_room = before.in_service().filter(|(_, room)| room.part(asked).is_some()).count();
+                    prop_assert_eq!(has_others, with_room > chosen.len());
                     let mut expected: Vec<_> = before.iter().collect();
                     for share in chosen {
                         let room = expected[share.device as usize].as_mut().expect("a device in service");
