@@ -53,6 +53,14 @@ pub(crate) enum Holder {
     Group(PlacementGroupId),
 }
 
+/// How much of a resource somebody holds, and where.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HolderOf {
+    pub(crate) holder: Holder,
+    pub(crate) node: NodeId,
+    pub(crate) amount: Quantity,
+}
+
 /// What is held for a job.
 #[derive(Debug, Clone)]
 pub(crate) struct Held {
@@ -226,16 +234,15 @@ impl Fairness {
         Some((counted.node, held.without(&cpus)))
     }
 
-    /// Who holds some of a resource, where, and how much: processors that are lent excepted, and of a group all that it has.
-    pub(crate) fn holders_of(&self, resource: &str) -> impl Iterator<Item = (Holder, NodeId, Quantity)> {
-        let is_lent = resource == ResourceName::CPU.as_str();
-        let held = self.holders.iter().filter(move |(_, counted)| !(is_lent && counted.lends_cpu));
-        let amount = move |counted: &Counted| {
-            let units = counted.held.demands.iter().map(|demand| demand.get(resource).units());
-            Quantity::from_units(units.fold(0, u64::saturating_add))
-        };
-        let amounts = held.map(move |(holder, counted)| (*holder, counted.node, amount(counted)));
-        amounts.filter(|(_, _, amount)| !amount.is_zero())
+    /// Who holds some of each resource, where, and how much: processors that are lent excepted, and of a group all that it has.
+    pub(crate) fn holders_by_resource(&self) -> BTreeMap<ResourceName, Vec<HolderOf>> {
+        let mut found: BTreeMap<ResourceName, Vec<HolderOf>> = BTreeMap::new();
+        for (&holder, counted) in &self.holders {
+            for (resource, amount) in Demand::sum(&counted.demands()).iter() {
+                found.entry(resource.clone()).or_default().push(HolderOf { holder, node: counted.node, amount });
+            }
+        }
+        found
     }
 
     /// What each lease on a node holds, processors that are lent excepted.

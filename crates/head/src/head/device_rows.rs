@@ -1,19 +1,20 @@
 //! Who has which device of which machine, as people are told of it.
 
 use super::HeadCore;
-use crate::fairness::Holder;
+use crate::fairness::{Holder, HolderOf};
 use crate::members::{Member, OWN};
 use crate::workers::{Duty, Worker};
 use oxiray_families::device_resources;
 use oxiray_ids::{NodeId, WorkerId};
 use oxiray_machine::Key;
-use oxiray_resources::Quantity;
+use oxiray_resources::{Quantity, ResourceName};
 use oxiray_scheduler::ResourceRequest;
 use oxiray_wire::message::{DeviceHolding, DeviceUse, HoldingPhase};
 use oxiray_wire::state::{
     DeviceFiles, DeviceHolder, DeviceMemory, DeviceRow, DeviceService, DevicesChosen, HealthState,
 };
-use std::collections::BTreeSet;
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The most holders that one message names.
 const HOLDERS_NAMED_MAX: usize = 16;
@@ -22,6 +23,10 @@ const HOLDERS_OF_DEVICE_MAX: usize = 1_000;
 const HOLDERS_LISTED_MAX: usize = 8_000;
 /// How a note begins that tells of what is open without a grant.
 const VIOLATION: &str = "violation: ";
+
+/// Who holds what of each resource: gathered once, where it is asked for, for all that are to be told of at one moment.
+#[derive(Debug, Default)]
+pub(super) struct HoldersFound(OnceCell<BTreeMap<ResourceName, Vec<HolderOf>>>);
 
 /// A device of a machine, in the order of machines, families and numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -165,20 +170,28 @@ impl HeadCore {
 
     /// Who has what a request waits for, in words: parts of devices, on machines where it may run, or else another resource of
     /// these machines; of the head's alone where not all are to be looked at.
-    pub(super) fn named_holders(&self, resource: &str, request: &ResourceRequest, names_all: bool) -> Vec<String> {
+    pub(super) fn named_holders(
+        &self,
+        resource: &ResourceName,
+        request: &ResourceRequest,
+        holders: Option<&HoldersFound>,
+    ) -> Vec<String> {
+        let name = resource.as_str();
         let may_run = |member: &&Member| request.place.as_deref().is_none_or(|place| place.allows(&member.view));
         let members = || self.members.by_key.values().filter(may_run);
-        let on_devices = members().flat_map(|member| member.holdings.of(resource).map(move |of| (member, of)));
-        let mut count = members().map(|member| member.holdings.count(resource)).sum();
+        let on_devices = members().flat_map(|member| member.holdings.of(name).map(move |of| (member, of)));
+        let mut count = members().map(|member| member.holdings.count(name)).sum();
         let on_devices = on_devices.map(|(member, of)| self.holder_in_short(member, of));
         let mut named: Vec<String> = on_devices.take(HOLDERS_NAMED_MAX).collect();
         if count == 0 {
             let own = self.members.by_key.get(&OWN).filter(may_run);
-            named = own.map(|_| self.own.holders_in_words(resource)).unwrap_or_default();
+            named = own.map(|_| self.own.holders_in_words(name)).unwrap_or_default();
             count = named.len();
             named.truncate(HOLDERS_NAMED_MAX);
-            if names_all && !self.members.is_alone() {
-                count += self.name_holders_elsewhere(resource, |member| may_run(&member), &mut named);
+            if let Some(holders) = holders.filter(|_| !self.members.is_alone()) {
+                let all = holders.0.get_or_init(|| self.pending.fairness.holders_by_resource());
+                let of_resource = all.get(resource).map_or(&[][..], Vec::as_slice);
+                count += self.name_holders_elsewhere(name, of_resource, |member| may_run(&member), &mut named);
             }
         }
         if count > named.len() {
@@ -192,6 +205,7 @@ impl HeadCore {
     fn name_holders_elsewhere(
         &self,
         resource: &str,
+        holders: &[HolderOf],
         may_run: impl Fn(&Member) -> bool,
         named: &mut Vec<String>,
     ) -> usize {
@@ -204,7 +218,7 @@ impl HeadCore {
                 named.push(text());
             }
         };
-        for (holder, node, amount) in self.pending.fairness.holders_of(resource) {
+        for &HolderOf { holder, node, amount } in holders {
             match holder {
                 Holder::Worker(key) => {
                     let (Some(member), Some(worker)) = (at(node), self.workers.by_key.get(&key)) else { continue };

@@ -1,6 +1,7 @@
 //! Why something waits: what it waits for, and for each node the first rule that fails there.
 
 use super::HeadCore;
+use super::device_rows::HoldersFound;
 use crate::actors::{Actor, ActorState};
 use crate::census::CallReport;
 use crate::demands::Need;
@@ -216,7 +217,8 @@ impl HeadCore {
         let kept = need.demand().and_then(|demand| self.kept_room_in_words(ticket, demand));
         let deadlock = self.deadlock_around(ticket);
         let found = deadlock.as_ref().map(|found| found.reason.clone());
-        let why = [Some(self.why_it_waits(wanted, need, count, true)), kept, self.preempted_in_words(need), found];
+        let waits = self.why_it_waits(wanted, need, count, Some(&HoldersFound::default()));
+        let why = [Some(waits), kept, self.preempted_in_words(need), found];
         let why: Vec<String> = why.into_iter().flatten().collect();
         Explanation {
             waits: true,
@@ -299,9 +301,15 @@ impl HeadCore {
         asked.take(NODES_MAX).map(row).collect()
     }
 
-    /// Why something in the queue waits, as a sentence; `names_all` where who holds what it needs is looked for on all machines, and
+    /// Why something in the queue waits, as a sentence. With `holders`, who holds what it needs is looked for on all machines, and
     /// of what has no devices not only on the head's.
-    pub(super) fn why_it_waits(&self, wanted: &PendingRequest, need: &Need, count: usize, names_all: bool) -> String {
+    pub(super) fn why_it_waits(
+        &self,
+        wanted: &PendingRequest,
+        need: &Need,
+        count: usize,
+        holders: Option<&HoldersFound>,
+    ) -> String {
         let what = format!("{} `{}`", wanted.want.kind(), wanted.label);
         let waited = self.clock.now.saturating_duration_since(wanted.since).as_secs();
         let others = if count > 1 { format!(" ({} more wait for the same)", count - 1) } else { String::new() };
@@ -353,7 +361,7 @@ impl HeadCore {
                 );
             }
         };
-        let holders = self.named_holders(busy.resource.source().as_str(), resource_request, names_all);
+        let holders = self.named_holders(busy.resource.source(), resource_request, holders);
         let held = if holders.is_empty() { String::new() } else { format!("; held by {}", holders.join(", ")) };
         format!("{what} has waited {waited} s for {demand}{among}{others}: {busy}{held}")
     }

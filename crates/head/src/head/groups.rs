@@ -146,7 +146,7 @@ impl HeadCore {
             && let GroupPlacement::Never(reason) = place_group(&views, group)
             && let never = self.growth.never_brought(&views, &need)
             && let Some(detail) = self.jobs.details.get_mut(&job)
-            && detail.is_news(need)
+            && detail.is_news(&need)
         {
             let driver = detail.driver;
             let why = format!("{}{never}", reason.message(true));

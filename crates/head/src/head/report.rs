@@ -1,6 +1,7 @@
 //! How the cluster is, for people and for `nodes()`.
 
 use super::HeadCore;
+use super::device_rows::HoldersFound;
 use super::explain::FULLY_NAMED_MAX;
 use crate::actors::{Actor, ActorState};
 use crate::amounts::by_name;
@@ -76,6 +77,7 @@ impl HeadCore {
     }
 
     fn waiting(&self) -> Vec<WaitingRow> {
+        let holders = HoldersFound::default();
         let classes = self.pending.queue.waiting().take(LISTED_MAX).enumerate().filter_map(|(place, waiting)| {
             let wanted = self.pending.wanted.get(waiting.oldest)?;
             Some(WaitingRow {
@@ -85,7 +87,12 @@ impl HeadCore {
                 count: waiting.count as u64,
                 overtaken: waiting.overtaken,
                 seconds: self.clock.now.saturating_duration_since(wanted.since).as_secs_f64(),
-                why: self.why_it_waits(wanted, waiting.resource_request, waiting.count, place < FULLY_NAMED_MAX),
+                why: self.why_it_waits(
+                    wanted,
+                    waiting.resource_request,
+                    waiting.count,
+                    (place < FULLY_NAMED_MAX).then_some(&holders),
+                ),
             })
         });
         classes.collect()

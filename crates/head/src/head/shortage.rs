@@ -84,7 +84,7 @@ impl HeadCore {
         let seconds = self.own.plan().rules.node.as_secs_f64();
         let withdrawn = self.members.withdrawn_for(resource_request);
         let Some(detail) = self.jobs.details.get_mut(&job) else { return };
-        if detail.is_news(Need::ResourceRequest(resource_request.clone())) {
+        if detail.is_news(&Need::ResourceRequest(resource_request.clone())) {
             let driver = detail.driver;
             let why = format!("{}{}", reason.message(label), self.growth.why_no_group(resource_request));
             let text = match withdrawn {

@@ -1,6 +1,7 @@
 //! Who waits for resources: served when there are some, told what is in the way when there are none.
 
 use super::HeadCore;
+use super::device_rows::HoldersFound;
 use super::explain::FULLY_NAMED_MAX;
 use super::placing::Share;
 use crate::clock::Alarm;
@@ -132,15 +133,16 @@ impl HeadCore {
             let Some(wanted) = self.pending.wanted.get(waiting.oldest).filter(|wanted| long_ago(wanted.since)) else {
                 continue;
             };
-            due.push((wanted.clone(), waiting.resource_request.clone(), waiting.count));
-        }
-        for (place, (wanted, need, count)) in due.into_iter().enumerate() {
-            let text = self.why_it_waits(&wanted, &need, count, place < FULLY_NAMED_MAX);
             let Some(detail) = self.jobs.details.get_mut(&wanted.claimant.job) else { continue };
-            if detail.is_news(need) {
-                let driver = detail.driver;
-                self.send(driver, Notice { text, ..Notice::default() });
+            if detail.is_news(waiting.resource_request) {
+                due.push((detail.driver, wanted.clone(), waiting.resource_request.clone(), waiting.count));
             }
+        }
+        let holders = HoldersFound::default();
+        for (place, (driver, wanted, need, count)) in due.into_iter().enumerate() {
+            let holders = (place < FULLY_NAMED_MAX).then_some(&holders);
+            let text = self.why_it_waits(&wanted, &need, count, holders);
+            self.send(driver, Notice { text, ..Notice::default() });
         }
         if !self.pending.queue.is_empty() {
             self.pending.fairness.reclaim.notice_is_armed = true;

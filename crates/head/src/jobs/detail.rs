@@ -8,7 +8,7 @@ use oxiray_machine::Key;
 use oxiray_wire::message::Driver;
 use std::collections::{BTreeMap, HashSet};
 
-/// Of how many demands it is remembered that a driver was told; with one more, all are told again.
+/// Of how many demands it is remembered that a driver was told; with one more, all are forgotten.
 const NOTICED_MAX: usize = 1000;
 
 /// What a job leaves to its workers.
@@ -30,14 +30,14 @@ impl JobDetail {
     }
 
     /// Whether the driver is there, and is told of the demand for the first time.
-    pub(crate) fn is_news(&mut self, need: Need) -> bool {
-        if self.is_over {
+    pub(crate) fn is_news(&mut self, need: &Need) -> bool {
+        if self.is_over || self.noticed.contains(need) {
             return false;
         }
         if self.noticed.len() >= NOTICED_MAX {
             self.noticed.clear();
         }
-        self.noticed.insert(need)
+        self.noticed.insert(need.clone())
     }
 }
 
@@ -59,5 +59,27 @@ impl JobTable {
     /// The driver of a job, where it is there.
     pub(crate) fn driver_of(&self, job: JobId) -> Option<Key> {
         self.details.get(&job).filter(|detail| !detail.is_over).map(|detail| detail.driver)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use oxiray_resources::{Demand, Quantity, ResourceName};
+    use oxiray_scheduler::ResourceRequest;
+
+    #[test]
+    fn a_demand_is_news_once_also_where_as_many_are_remembered_as_can_be() {
+        let need = |units: u64| {
+            let demand = Demand::new([(ResourceName::CPU, Quantity::from_units(units))]).expect("a demand");
+            Need::ResourceRequest(ResourceRequest::from(demand))
+        };
+        let mut detail = JobDetail::new(1, WorkerId::new([1; 28]), Driver::default());
+        let all = 1..=NOTICED_MAX as u64;
+        assert!(all.clone().all(|units| detail.is_news(&need(units))));
+        assert!(!all.clone().any(|units| detail.is_news(&need(units))), "each of them is remembered");
+        assert!(detail.is_news(&need(NOTICED_MAX as u64 + 1)));
+        detail.is_over = true;
+        assert!(!detail.is_news(&need(5_000)));
     }
 }
