@@ -11,7 +11,7 @@ use oxiray_resources::GrantId;
 use oxiray_wire::message::DeviceUse;
 use oxiray_wire::state::{DeviceIsolation, NodeIsolation};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The workers that keep a device out of service, each with the reason.
 pub(crate) type OutOfService = BTreeMap<DeviceSlot, BTreeMap<Key, String>>;
@@ -81,8 +81,8 @@ pub(crate) enum Looks {
     /// Nobody has looked yet.
     #[default]
     NoneYet,
-    /// The last look is followed by none for so long.
-    After(Duration),
+    /// There is a look every so many seconds.
+    Every(u32),
     /// Nobody can look.
     Never,
 }

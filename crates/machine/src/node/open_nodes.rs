@@ -47,10 +47,22 @@ impl NodeCore {
     /// Sees to the next look while a worker serves a job that is to be watched and that nothing refuses other devices, or that
     /// is to be refused them by all means, on a machine whose device nodes are known.
     pub(super) fn watch_open_nodes(&mut self) {
-        if self.devices.open.next.is_none() && self.has_own_nodes() && self.watched().next().is_some() {
+        if self.devices.open.next.is_some() || !self.has_own_nodes() {
+            return;
+        }
+        if self.watched().next().is_some() {
             let due = self.now + LOOKED_AT_EVERY;
             self.devices.open.next = Some(due);
             self.alarm_at(due, Alarm::OpenNodes);
+        } else if matches!(self.devices.open.looks, Looks::Every(_)) {
+            // How long looks took tells nothing of those that are made when there is somebody again.
+            self.looks(Looks::NoneYet);
+        }
+    }
+
+    fn looks(&mut self, looks: Looks) {
+        if std::mem::replace(&mut self.devices.open.looks, looks) != looks {
+            self.settle_isolation();
         }
     }
 
@@ -65,10 +77,7 @@ impl NodeCore {
 
     /// What one look found. Of a worker that could not be looked at it is not said any more that it is watched.
     pub fn nodes_opened(&mut self, found: &OpenNodes) {
-        let looks = found.pause.map_or(Looks::Never, Looks::After);
-        if std::mem::replace(&mut self.devices.open.looks, looks) != looks {
-            self.settle_isolation();
-        }
+        self.looks(found.pause.map_or(Looks::Never, |pause| Looks::Every(self.period_with(pause))));
         let by_pid: BTreeMap<u32, Key> = self.serving().filter_map(|(key, worker)| Some((worker.pid?, key))).collect();
         for (pid, why) in &found.unseen {
             let told = by_pid.get(pid).and_then(|worker| self.devices.isolation.get_mut(worker));
@@ -181,14 +190,21 @@ impl NodeCore {
     /// Between two looks, in seconds; nothing where nobody looks.
     pub(super) fn watch_period_s(&self) -> Option<u32> {
         let is_asked = self.plan.isolation.asked >= Isolation::Watch && self.has_own_nodes();
-        let pause = match self.devices.open.looks {
-            Looks::NoneYet if is_asked => Duration::ZERO,
-            Looks::After(pause) => pause,
-            Looks::NoneYet | Looks::Never => return None,
-        };
-        // A look that comes too early is left out.
-        let looks = pause.as_millis().div_ceil(LOOKED_AT_EVERY.as_millis()).max(1);
-        u32::try_from(looks * u128::from(LOOKED_AT_EVERY.as_secs())).ok()
+        match self.devices.open.looks {
+            Looks::NoneYet if is_asked => Some(period_of(Duration::ZERO)),
+            Looks::Every(period) => Some(period),
+            Looks::NoneYet | Looks::Never => None,
+        }
+    }
+
+    /// The seconds from look to look where each is followed by none for so long: more than before at once, and fewer only when
+    /// the pauses are clearly shorter, since all of the node's state is told again with that.
+    fn period_with(&self, pause: Duration) -> u32 {
+        let now = period_of(pause);
+        match self.devices.open.looks {
+            Looks::Every(before) if now < before => period_of(pause.saturating_mul(3) / 2).min(before),
+            Looks::Every(_) | Looks::NoneYet | Looks::Never => now,
+        }
     }
 
     fn has_own_nodes(&self) -> bool {
@@ -211,6 +227,12 @@ impl NodeCore {
         let bundles = worker.home.iter().flat_map(|home| self.bundles_in(home.group));
         devices_of(worker.grants().chain(bundles))
     }
+}
+
+/// The seconds from look to look where one that comes too early is left out.
+fn period_of(pause: Duration) -> u32 {
+    let looks = pause.as_millis().div_ceil(LOOKED_AT_EVERY.as_millis()).max(1);
+    u32::try_from(looks * u128::from(LOOKED_AT_EVERY.as_secs())).unwrap_or(u32::MAX)
 }
 
 /// What a worker's process has open without a grant.

@@ -3,7 +3,7 @@
 use super::*;
 use oxiray_accelerators::{DeviceUse, NodeNumber};
 use oxiray_families::{DeviceFault, Health, ProcessMemory, Recovery, Usage, XidClass};
-use oxiray_fence::Mechanism;
+use oxiray_fence::{Isolation, Mechanism};
 use oxiray_ids::NodeId;
 use oxiray_journal::Rows;
 use oxiray_machine::{DeviceErrorSeen, OpenNode, OpenNodes};
@@ -367,12 +367,22 @@ fn a_node_tells_how_it_keeps_devices_and_how_often_it_looks() {
     assert_eq!((told.asked, told.in_force), (IsolationMode::Watch, DeviceTier::Watched));
     assert_eq!((told.watch_period_s, told.means.len(), told.reason.as_str()), (Some(1), 0, ""));
     assert_eq!(told.memory_tiers, [MemoryTier::Framework, MemoryTier::Watched]);
-    for (pause_ms, period_s) in [(20, 1), (1_500, 2), (35_001, 36)] {
+    let driver = world.driver();
+    world.say(driver, request(1, &[GPU]));
+    let (lease, worker) = world.granted(driver, 1);
+    // More at once, and fewer only where it is clearly fewer.
+    for (pause_ms, period_s) in
+        [(20, 1), (999, 1), (1_500, 2), (990, 2), (660, 1), (35_001, 36), (24_100, 36), (1_900, 3)]
+    {
         let pause = Some(Duration::from_millis(pause_ms));
         world.core.nodes_opened(&OpenNodes { pause, ..opened([]) });
         world.settle();
         assert_eq!(isolation(&world).watch_period_s, Some(period_s), "{pause_ms}");
     }
+    world.say(driver, LeaseReturn { lease, retiring: false });
+    world.bury(worker, "killed by signal 9 (SIGKILL)");
+    world.pass(Duration::from_secs(2));
+    assert_eq!(isolation(&world).watch_period_s, Some(1), "how long looks took says nothing once nobody is looked at");
     let state = World::new(2, 0).core.report(1, &StoreFigures::default(), 0).state.expect("a state");
     assert_eq!(state.nodes[0].isolation(), None, "it has no devices");
     let unknown = isolation(&World::new(2, 1));
@@ -393,6 +403,25 @@ fn a_device_tells_its_files_and_who_has_it_what_it_may_open() {
     let realm = &rows[0].holders[0].isolation.as_ref().expect("it is told").realm;
     assert_eq!(realm[..], [RealmDevices { resource: "GPU".to_owned(), slots: vec![0] }]);
     assert_eq!(rows[0].holders[0].choice, "the lowest that was free");
+}
+
+#[test]
+fn a_node_that_looks_for_one_job_only_tells_so_while_that_runs() {
+    let mut world = World::kept_by(Isolation::Variable, 2, 2);
+    assert_eq!(isolation(&world).watch_period_s, None);
+    let driver = world.driver();
+    let environment = Environment { isolation: AskedIsolation::Watch, ..Environment::default() };
+    world.say(driver, LeaseRequest { environment: Some(environment), ..request(1, &[GPU]) });
+    let (lease, worker) = world.granted(driver, 1);
+    world.pass(Duration::from_secs(2));
+    let pause = Some(Duration::from_millis(20));
+    world.core.nodes_opened(&OpenNodes { pause, ..opened([]) });
+    world.settle();
+    assert_eq!(isolation(&world).watch_period_s, Some(1));
+    world.say(driver, LeaseReturn { lease, retiring: false });
+    world.bury(worker, "killed by signal 9 (SIGKILL)");
+    world.pass(Duration::from_secs(2));
+    assert_eq!(isolation(&world).watch_period_s, None);
 }
 
 #[test]

@@ -117,8 +117,13 @@ impl World {
 
     /// The head of a cluster whose machine has `/dev/nvidia0` for its first GPU, and so on.
     pub(super) fn with_own_nodes(cpus: u32, gpus: u32) -> Self {
+        Self::kept_by(Isolation::Watch, cpus, gpus)
+    }
+
+    /// The same, started to keep devices in that way.
+    pub(super) fn kept_by(asked: Isolation, cpus: u32, gpus: u32) -> Self {
         let mut plan = plan(cpus, gpus);
-        plan.isolation.asked = Isolation::Watch;
+        plan.isolation.asked = asked;
         for offered in &mut plan.offer.devices {
             let slot = |index: usize| {
                 let number = NodeNumber { major: 195, minor: index as u32 };
