@@ -127,6 +127,18 @@ struct Remembered {
     clients: Vec<Lineage>,
 }
 
+/// An error that was reported while a call ran: the last of its kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Reported {
+    pub(crate) seen: DeviceErrorSeen,
+    /// How long ago it was.
+    pub(crate) before: Duration,
+    /// How many of its kind there were.
+    pub(crate) times: usize,
+    /// How many others used the device through the MPS server through which the process did, where one of them may have caused it.
+    pub(crate) others: usize,
+}
+
 /// The health of a machine's devices.
 #[derive(Debug, Default)]
 pub(crate) struct DeviceHealth {
@@ -534,7 +546,7 @@ impl DeviceHealth {
         let (resource, slot) = &error.seen.device;
         let before = now.saturating_duration_since(error.at).as_secs_f64();
         let is_hardware = error.seen.class > XidClass::Application;
-        let others = if is_hardware { 0 } else { error.others_beside(pid) };
+        let others = error.others_beside(pid);
         let told = format!("{resource} {slot} reported {} {before:.1} s before", error.seen.fault);
         let shared = format!(
             ". It was used through an MPS server, which a fault of one client ends for all of them: another one ({others} there) \
@@ -543,21 +555,23 @@ impl DeviceHealth {
         Some(if others == 0 { (told, is_hardware) } else { (told + &shared, true) })
     }
 
-    /// The errors that these devices reported while a call ran that has lasted so long, which may be why it raised: of each
-    /// kind the last of a device, how long ago that was, and how many there were.
+    /// The errors that these devices reported while a call ran in a process, and lasted so long: it may have raised for them.
     pub(crate) fn reported(
         &self,
         devices: &BTreeSet<DeviceSlot>,
+        pid: u32,
         lasted: Duration,
         now: Instant,
-    ) -> Vec<(DeviceErrorSeen, Duration, usize)> {
-        let mut kinds: BTreeMap<(&DeviceSlot, DeviceFault), (&DeviceErrorSeen, Duration, usize)> = BTreeMap::new();
+    ) -> Vec<Reported> {
+        let mut kinds: BTreeMap<(&DeviceSlot, DeviceFault), Reported> = BTreeMap::new();
         for error in self.harmful(devices, lasted, now) {
             let seen = &error.seen;
-            let kind = kinds.entry((&seen.device, seen.fault)).or_insert((seen, Duration::ZERO, 0));
-            (kind.1, kind.2) = (now.saturating_duration_since(error.at), kind.2 + 1);
+            let before = now.saturating_duration_since(error.at);
+            let times = kinds.get(&(&seen.device, seen.fault)).map_or(1, |kind| kind.times + 1);
+            let last = Reported { seen: seen.clone(), before, times, others: error.others_beside(pid) };
+            kinds.insert((&seen.device, seen.fault), last);
         }
-        kinds.into_values().map(|(seen, before, times)| (seen.clone(), before, times)).collect()
+        kinds.into_values().collect()
     }
 
     /// The errors of the last while, earliest of a device first, by which what a process runs on all of these devices may be
@@ -580,8 +594,11 @@ impl DeviceHealth {
 
 impl Remembered {
     /// How many others used the device through the MPS server through which a process used it, or what it had started; 0 where
-    /// it did not.
+    /// it did not, and of an error that none of them causes.
     fn others_beside(&self, pid: u32) -> usize {
+        if self.seen.class > XidClass::Application {
+            return 0;
+        }
         // One whose number is not known yet is nobody's.
         let is_own = |client: &&Lineage| pid > 0 && client.contains(&pid);
         let own = self.clients.iter().filter(is_own).count();
@@ -636,12 +653,13 @@ mod tests {
         health.error(error(0, 74, XidClass::Link), began);
         health.error(error(1, 31, XidClass::Application), began);
         let (lasted, raised) = (Duration::from_millis(404), began + Duration::from_millis(403));
-        let told = health.reported(&BTreeSet::from([gpu(0)]), lasted, raised);
-        assert_eq!(told, [(error(0, 13, XidClass::Application), Duration::from_millis(400), 3)]);
-        let of_both = health.reported(&BTreeSet::from([gpu(0), gpu(1)]), lasted, raised);
-        let of_both: Vec<DeviceFault> = of_both.iter().map(|told| told.0.fault).collect();
+        let told = health.reported(&BTreeSet::from([gpu(0)]), 7, lasted, raised);
+        let (seen, before) = (error(0, 13, XidClass::Application), Duration::from_millis(400));
+        assert_eq!(told, [Reported { seen, before, times: 3, others: 0 }]);
+        let of_both = health.reported(&BTreeSet::from([gpu(0), gpu(1)]), 7, lasted, raised);
+        let of_both: Vec<DeviceFault> = of_both.iter().map(|told| told.seen.fault).collect();
         assert_eq!(of_both, [13, 74, 31].map(DeviceFault::Xid));
-        assert_eq!(health.reported(&BTreeSet::new(), lasted, raised), []);
+        assert_eq!(health.reported(&BTreeSet::new(), 7, lasted, raised), []);
     }
 
     #[test]
@@ -899,9 +917,18 @@ mod tests {
         let (words, is_others) = health.blame(&of_gpu, 70, now).expect("there is one");
         assert!(is_others && words.contains("another one (1 there) may have caused that"), "{words}");
         assert!(!health.blame(&of_gpu, 90, now).expect("there is one").1, "it used the GPU by itself");
+        let others = |health: &DeviceHealth, pid, now| {
+            health.reported(&of_gpu, pid, ERROR_COUNTS, now).last().map(|told| told.others)
+        };
+        assert_eq!((others(&health, 70, now), others(&health, 90, now)), (Some(1), Some(0)), "a call that raised");
         health.shared_by(&gpu(0), vec![vec![71, 70]]);
         health.error(error(0, 13, XidClass::Application), now + Duration::from_secs(1));
         assert!(!health.blame(&of_gpu, 70, now + Duration::from_secs(1)).expect("there is one").1, "it was alone");
+        health.shared_by(&gpu(0), vec![vec![70], vec![80]]);
+        health.error(error(0, 94, XidClass::Contained), now + Duration::from_secs(2));
+        let last = health.reported(&of_gpu, 70, ERROR_COUNTS, now + Duration::from_secs(2));
+        let of_hardware = last.iter().find(|told| told.seen.class == XidClass::Contained).map(|told| told.others);
+        assert_eq!(of_hardware, Some(0), "hardware is nobody's fault");
     }
 
     #[test]

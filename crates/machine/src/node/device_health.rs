@@ -3,7 +3,7 @@
 use super::NodeCore;
 use crate::Effect;
 use crate::device_checks::{DeviceSlot, devices_of};
-use crate::device_health::{CheckOutcome, DeviceErrorSeen, HealthRecord, Verdict};
+use crate::device_health::{CheckOutcome, DeviceErrorSeen, HealthRecord, Reported, Verdict};
 use crate::device_links::LinksChange;
 use crate::devices::Devices;
 use crate::names::Key;
@@ -182,21 +182,28 @@ impl NodeCore {
 
     /// What drivers reported of a worker's devices while a call ran there, which raised.
     pub(super) fn tell_device_errors(&mut self, from: Key, asked: &DeviceErrorsQuery) {
-        let devices = self.workers.get(&from).map(|worker| devices_of(worker.grants())).unwrap_or_default();
-        let reported = self.devices.health.reported(&devices, Duration::from_millis(asked.lasted_ms), self.now);
-        let texts = reported.iter().map(|(seen, before, times)| self.error_in_words(seen, *before, *times)).collect();
+        let worker = self.workers.get(&from);
+        let devices = worker.map(|worker| devices_of(worker.grants())).unwrap_or_default();
+        let pid = worker.and_then(|worker| worker.pid).unwrap_or(0);
+        let lasted = Duration::from_millis(asked.lasted_ms);
+        let reported = self.devices.health.reported(&devices, pid, lasted, self.now);
+        let texts = reported.iter().map(|reported| self.error_in_words(reported)).collect();
         self.send(from, DeviceErrors { request: asked.request, texts });
     }
 
-    fn error_in_words(&self, seen: &DeviceErrorSeen, before: Duration, times: usize) -> String {
+    fn error_in_words(&self, Reported { seen, before, times, others }: &Reported) -> String {
         let (resource, slot) = &seen.device;
         let name = self.plan.offer.of(resource).map(|offered| format!(" ({})", offered.name(*slot)));
         let why = match seen.class {
-            XidClass::Application | XidClass::Note => "what ran on it caused that",
-            XidClass::Link => "its links to other devices failed",
-            XidClass::Contained | XidClass::Reset | XidClass::Gone => "its hardware failed",
+            XidClass::Application | XidClass::Note if *others > 0 => format!(
+                "a fault of one client of an MPS server hurts all of them on a GPU, and another one ({others} there) may have \
+                 caused that"
+            ),
+            XidClass::Application | XidClass::Note => "what ran on it caused that".to_owned(),
+            XidClass::Link => "its links to other devices failed".to_owned(),
+            XidClass::Contained | XidClass::Reset | XidClass::Gone => "its hardware failed".to_owned(),
         };
-        let often = if times > 1 { format!(", the last of {times}") } else { String::new() };
+        let often = if *times > 1 { format!(", the last of {times}") } else { String::new() };
         let (name, error, seconds) = (name.unwrap_or_default(), seen.fault, before.as_secs_f64());
         format!("{resource} {slot}{name} reported {error} {seconds:.1} s before this error{often}: {why}")
     }

@@ -304,6 +304,15 @@ fn a_worker_whose_call_raised_is_told_what_was_reported_of_its_devices_meanwhile
     let all = told(&mut world, worker, 60_000);
     assert!(all.len() == 2 && all[0].contains("Xid 13") && all[0].ends_with("what ran on it caused that"), "{all:?}");
     assert_eq!(told(&mut world, driver, 60_000), Vec::<String>::new(), "it holds none");
+
+    let client = |pid| ProcessMemory { pid, is_mps_client: true, ..ProcessMemory::default() };
+    let processes = vec![client(holder(&world, 0)), client(4711)];
+    let usage = Usage { processes, ..Usage::default() };
+    world.core.devices_measured(vec![DeviceUse { resource: "GPU", slot: 0, id: "0".to_owned(), usage }]);
+    let (device, fault) = (("GPU".to_owned(), 0), DeviceFault::Xid(31));
+    world.core.devices_failed(vec![DeviceErrorSeen { device, fault, class: XidClass::Application }]);
+    let [of_mps] = &told(&mut world, worker, 20)[..] else { panic!("one Xid was reported just now") };
+    assert!(of_mps.contains("Xid 31") && of_mps.ends_with("another one (1 there) may have caused that"), "{of_mps}");
 }
 
 /// What is open of a GPU without a grant.
