@@ -245,7 +245,7 @@ fn cell(json: Json) -> Cell {
 mod tests {
     use super::*;
     use oxiray_wire::message::Variable;
-    use oxiray_wire::state::{EnvironmentRow, JobRow, Tables};
+    use oxiray_wire::state::{DeviceRow, EnvironmentRow, JobRow, NodeRow, Tables};
     use serde_json::json;
 
     fn report(tables: Tables) -> StateReport {
@@ -261,6 +261,16 @@ mod tests {
         assert_eq!((&rows[0]["submission_id"], rows[0].get("runtime_env")), (&json!("one"), None));
         let rows = answer(&StateQuery { detail: true, ..asked }, &told).expect("rows");
         assert_eq!(rows[0]["runtime_env"], json!({"pip": ["x"]}));
+    }
+
+    #[test]
+    fn a_row_has_all_keys_where_an_older_head_told_less_of_it() {
+        let (nodes, devices) = (vec![NodeRow::default()], vec![DeviceRow::default()]);
+        let state = ClusterState { nodes, devices, ..ClusterState::default() };
+        let told = value(&state).expect("it can be shown");
+        assert_eq!(told["nodes"][0].get("isolation"), Some(&Json::Null));
+        let device = &told["devices"][0];
+        assert_eq!((device.get("logical"), device.get("nodes")), (Some(&json!(false)), Some(&json!([]))));
     }
 
     #[test]

@@ -113,7 +113,7 @@ pub struct DeviceRow {
     pub since_ms: Option<u64>,
     /// As which files it is there. Number 6 was whether it is there at all.
     #[field(16)]
-    #[serde(flatten)]
+    #[serde(flatten, serialize_with = "super::rows::its_or_no_fields")]
     pub files: Option<DeviceFiles>,
 }
 

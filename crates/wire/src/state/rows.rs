@@ -142,7 +142,7 @@ pub struct NodeRow {
     pub draining: Option<DrainState>,
     /// Its daemon. Number 15 was the first of its fields.
     #[field(16)]
-    #[serde(flatten)]
+    #[serde(flatten, serialize_with = "its_or_no_fields")]
     pub daemon: Option<NodeDaemon>,
 }
 
@@ -518,6 +518,19 @@ pub struct Slots {
     /// In ascending order.
     #[field(1)]
     pub numbers: Vec<u32>,
+}
+
+/// The fields of what a row has in a message of its own; where an older head did not tell it, the same fields with nothing.
+#[expect(clippy::ref_option, reason = "serde hands over the field as it is")]
+pub(super) fn its_or_no_fields<T, S>(told: &Option<T>, serializer: S) -> Result<S::Ok, S::Error>
+where
+    T: Serialize + Default,
+    S: serde::Serializer,
+{
+    match told {
+        Some(told) => told.serialize(serializer),
+        None => T::default().serialize(serializer),
+    }
 }
 
 #[expect(clippy::ref_option, reason = "serde hands over the field as it is")]
