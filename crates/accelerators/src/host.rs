@@ -31,6 +31,7 @@ use rustix::io::Errno;
 use crate::nvml;
 use recording::Recording;
 
+pub use command::take_left_running;
 pub use recording::HostError;
 
 /// Names the folder of a recorded machine that [`Host::from_environment`] reads instead of this machine.

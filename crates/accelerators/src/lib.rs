@@ -21,7 +21,7 @@ mod worker;
 
 pub use detect::{Detection, detect};
 pub use device_processes::{DeviceProcesses, DeviceUse};
-pub use host::{HOST_ROOT_VARIABLE, Host, HostError, NVML_LIBRARY_VARIABLE};
+pub use host::{HOST_ROOT_VARIABLE, Host, HostError, NVML_LIBRARY_VARIABLE, take_left_running};
 pub use late_nodes::{LateNodeMade, late_nodes};
 pub use offer::{
     DeviceOffer, GPU_FAMILY_VARIABLE, OVERRIDE_VARIABLE, Offer, OfferError, STRATEGY_VARIABLE, SlotDevice, gpu_family,

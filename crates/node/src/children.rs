@@ -12,7 +12,7 @@ use crate::descriptors::with_reserve;
 use crate::line_log::LineLog;
 use dashboard::HttpProgram;
 use environments::Environments;
-use oxiray_accelerators::Offer;
+use oxiray_accelerators::{Offer, take_left_running};
 use oxiray_machine::Origin;
 use oxiray_processes::ChildReaper;
 use oxiray_wire::state::MetricsPlace;
@@ -39,6 +39,13 @@ pub(crate) struct Children {
     pub(crate) submissions: Submissions,
     /// What answers over HTTP, where that was asked for.
     pub(crate) http: Vec<HttpProgram>,
+}
+
+/// Vendors' commands that could not be killed hold nothing up.
+pub(crate) fn leave_commands(reaper: &ChildReaper) {
+    for pid in take_left_running() {
+        reaper.companions().adopt(pid);
+    }
 }
 
 impl Children {

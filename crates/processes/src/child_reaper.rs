@@ -27,7 +27,7 @@ pub struct ChildReaper {
 }
 
 /// Children that other threads start and look after: programs that end by themselves when this process is gone, after they
-/// have tidied up (CHILD_REAPER-3).
+/// have tidied up; and those that cannot be ended (CHILD_REAPER-3).
 #[derive(Debug, Clone, Default)]
 pub struct Companions(Arc<Mutex<BTreeSet<u32>>>);
 
@@ -39,6 +39,11 @@ impl Companions {
         let pid = command.spawn()?.id();
         known.insert(pid);
         Ok(pid)
+    }
+
+    /// A child of this process that nothing is to wait for, since it cannot be killed.
+    pub fn adopt(&self, pid: u32) {
+        self.known().insert(pid);
     }
 
     /// Kills one that is still there.

@@ -155,6 +155,23 @@ fn a_companion_is_ended_by_who_started_it_alone() {
 }
 
 #[test]
+fn a_child_that_cannot_be_killed_holds_nothing_up_and_is_reaped_when_it_ends() {
+    in_own_process("a_child_that_cannot_be_killed_holds_nothing_up_and_is_reaped_when_it_ends", || {
+        let mut reaper = ChildReaper::new().expect("a child reaper");
+        // This one ends when its input does.
+        let mut left = Command::new("cat").stdin(Stdio::piped()).spawn().expect("it starts");
+        reaper.companions().adopt(left.id());
+        reaper.register(shell("exit 0"));
+        next_departed(&mut reaper);
+        assert_eq!(children_of(std::process::id()), [left.id()], "it lives on");
+        drop(left.stdin.take());
+        while !children_of(std::process::id()).is_empty() {
+            assert!(reaper.reap().is_empty(), "it is nobody's");
+        }
+    });
+}
+
+#[test]
 fn a_switch_kills_a_process_that_is_stopped() {
     const NAME: &str = "a_switch_kills_a_process_that_is_stopped";
     if std::env::var(SCENARIO).is_ok_and(|wanted| wanted == NAME) {

@@ -6,14 +6,37 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The most a command may print; a listing of 16 devices is some kilobytes.
 pub(super) const OUTPUT_BYTES_LIMIT: usize = 1024 * 1024;
 
+/// How long one is waited for that was killed. A setuid program is not killed by a plain user, and one that waits for its driver
+/// dies when that answers.
+const DEATH_LIMIT: Duration = Duration::from_secs(1);
+
+/// The processes of commands that did not die in time.
+static LEFT_RUNNING: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+/// The processes of commands that were stopped and did not die in time, each told once: children of this process, which are still
+/// to be reaped.
+pub fn take_left_running() -> Vec<u32> {
+    std::mem::take(&mut *LEFT_RUNNING.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
 /// Runs `program` and returns what it prints; `Ok(None)` where there is no such program. The program and its children
 /// are killed when it takes longer than `limit` or prints more than [`OUTPUT_BYTES_LIMIT`].
 pub(super) fn run(program: &Path, arguments: &[&str], limit: Duration) -> Result<Option<String>, String> {
+    run_and_stop(program, arguments, limit, kill_all)
+}
+
+fn run_and_stop(
+    program: &Path,
+    arguments: &[&str],
+    limit: Duration,
+    stop: impl FnOnce(&mut Child),
+) -> Result<Option<String>, String> {
     let name = program.display();
     let spawned = Command::new(program)
         .env("PATH", search_path(std::env::var_os("PATH")))
@@ -35,8 +58,15 @@ pub(super) fn run(program: &Path, arguments: &[&str], limit: Duration) -> Result
         ready(exit.as_raw_fd(), deadline)?;
         Ok(output)
     });
-    if outcome.is_err() {
-        kill_group(&child);
+    if let Err(error) = &outcome {
+        stop(&mut child);
+        if !dies(&child, Instant::now() + DEATH_LIMIT) {
+            let pid = child.id();
+            LEFT_RUNNING.lock().unwrap_or_else(PoisonError::into_inner).push(pid);
+            return Err(format!(
+                "`{name}` was stopped: {error}; its process {pid} cannot be killed, and is left running"
+            ));
+        }
     }
     let status = child.wait().map_err(|error| format!("`{name}` could not be waited for: {error}"))?;
     let output = outcome.map_err(|error| format!("`{name}` was stopped: {error}"))?;
@@ -103,9 +133,20 @@ fn pidfd(child: &Child) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor as RawFd) })
 }
 
-fn kill_group(child: &Child) {
+/// Whether it is dead, or will be before that moment.
+fn dies(child: &Child, deadline: Instant) -> bool {
+    match pidfd(child) {
+        Ok(exit) => ready(exit.as_raw_fd(), deadline).is_ok(),
+        // Where the kernel has no such descriptors, it is waited for.
+        Err(_) => true,
+    }
+}
+
+fn kill_all(child: &mut Child) {
     // SAFETY: a system call without pointers; the child leads its own group and is not yet waited for.
     unsafe { libc::kill(-child.id().cast_signed(), libc::SIGKILL) };
+    // One that has left its group is not hit by that.
+    let _ = child.kill();
 }
 
 #[cfg(test)]
@@ -151,6 +192,29 @@ mod tests {
         let error = shell("sleep 100 & sleep 100", Duration::from_millis(100)).unwrap_err();
         assert!(error.contains("too long"), "{error}");
         assert!(started.elapsed() < Duration::from_secs(50));
+    }
+
+    #[test]
+    fn a_command_that_cannot_be_killed_is_left_and_told_of_once() {
+        let (started, mut pid) = (Instant::now(), 0);
+        let is_not_hit = |child: &mut Child| pid = child.id();
+        let arguments = ["-c", "sleep 100"];
+        let error = run_and_stop(Path::new("/bin/sh"), &arguments, Duration::from_millis(100), is_not_hit).unwrap_err();
+        assert!(
+            error.contains("too long") && error.contains(&format!("its process {pid} cannot be killed")),
+            "{error}"
+        );
+        assert!(started.elapsed() < Duration::from_secs(50));
+        assert_eq!((take_left_running(), take_left_running()), (vec![pid], vec![]));
+        // SAFETY: system calls without pointers, but for none; the child leads its own group and is not yet waited for.
+        unsafe {
+            libc::kill(-pid.cast_signed(), libc::SIGKILL);
+            assert_eq!(
+                libc::waitpid(pid.cast_signed(), std::ptr::null_mut(), 0),
+                pid.cast_signed(),
+                "it is a child still"
+            );
+        }
     }
 
     #[test]

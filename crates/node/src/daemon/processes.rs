@@ -1,6 +1,7 @@
 //! Templates and workers: started, killed, mourned.
 
 use super::{Daemon, MOMENT};
+use crate::children::leave_commands;
 use crate::descriptors::{in_words, with_reserve};
 use crate::poller::Token;
 use crate::streams::{Role, Stream};
@@ -183,6 +184,7 @@ impl Daemon {
 
     /// Children of the daemon died. A template takes its workers with it: they are dead by then, too.
     pub(super) fn reap_templates(&mut self) {
+        leave_commands(&self.children.reaper);
         for departed in with_reserve(|| self.children.reaper.reap()) {
             if self.preparation_ended(departed.pid, departed.status)
                 || self.submission_ended(departed.pid, departed.status)

@@ -5,7 +5,7 @@ use super::preparing::{DEFAULT_PORT, Prepared, prepare};
 use crate::arrival::Return;
 use crate::children::dashboard::{HttpProgram, HttpPurpose};
 use crate::children::templates::TemplateProcess;
-use crate::children::{Children, SESSION_VARIABLE};
+use crate::children::{Children, SESSION_VARIABLE, leave_commands};
 use crate::config::Config;
 use crate::control_groups::{self, ControlGroups};
 use crate::descriptors::raise_limit;
@@ -228,6 +228,7 @@ impl Foundation {
         let back = Return::of(before, config, &stop_signals, starter());
         let prepared =
             prepare(config, &home, &session, driver.is_some(), back.as_ref(), (&stop_signals, reaper.companions()));
+        leave_commands(&reaper);
         let Prepared { plan, bounds, devices, address, store, description, listener, joined, network, journal } =
             match prepared {
                 Ok(prepared) => prepared,
