@@ -76,15 +76,20 @@ impl TemplateService {
                 break;
             }
             while let Some(Received { message, descriptors }) = self.asked.pop_front() {
-                let Ok(DaemonToTemplate::Fork(Fork { request, groups, fences, devices })) =
+                let Ok(DaemonToTemplate::Fork(Fork { request, groups, fences, devices, even_with_devices })) =
                     DaemonToTemplate::of(message)
                 else {
                     break 'served;
                 };
                 // A machine with more than any fence could hold is not looked at.
                 let devices = DenyList::new(devices.iter().copied().map(rule)).unwrap_or_default();
-                self.look_for_devices(&devices);
+                let holds_some = !(even_with_devices && self.has_told) && self.holds_some(&devices);
                 match <[OwnedFd; 3]>::try_from(descriptors) {
+                    Ok(descriptors) if holds_some && !even_with_devices => {
+                        let text = "its template has a device open".to_owned();
+                        let given_back = Forked { request, pid: 0, text, is_given_back: true };
+                        self.daemon.send_with(&given_back.into(), descriptors.into());
+                    }
                     Ok(descriptors) => return Some(WorkerWanted { request, groups, fences, descriptors }),
                     Err(_) => self.tell(request, Err(failed("fork", "three descriptors belong to what is wanted"))),
                 }
@@ -101,17 +106,18 @@ impl TemplateService {
         None
     }
 
-    /// TEMPLATE-3.
-    fn look_for_devices(&mut self, devices: &DenyList) {
-        if self.has_told || devices.rules().is_empty() {
-            return;
+    /// TEMPLATE-3: whether this process has a device open, of which the daemon is told once.
+    fn holds_some(&mut self, devices: &DenyList) -> bool {
+        if devices.rules().is_empty() {
+            return false;
         }
-        let Ok(strays) = own_strays(devices) else { return };
-        if let Some(stray) = strays.first() {
+        let strays = own_strays(devices).unwrap_or_default();
+        let Some(stray) = strays.first() else { return false };
+        if !std::mem::replace(&mut self.has_told, true) {
             let number = Some(DeviceNumber { major: stray.node.major, minor: stray.node.minor });
             self.daemon.send(&TemplateHolds { path: stray.path.display().to_string(), number });
-            self.has_told = true;
         }
+        true
     }
 
     /// TEMPLATE-2: the process that was made for a request, or why there is none.
@@ -123,7 +129,7 @@ impl TemplateService {
             }
             Err(error) => (0, error.to_string(), Vec::new()),
         };
-        self.daemon.send_with(&Forked { request, pid, text }.into(), descriptors);
+        self.daemon.send_with(&Forked { request, pid, text, is_given_back: false }.into(), descriptors);
     }
 
     /// In a forked child: leaves the template's descriptors behind, takes its own output, and is born as a worker. Its stream

@@ -39,13 +39,13 @@ impl Daemon {
     }
 
     /// Asks for a worker with so many descriptors; the readers of those.
-    fn ask(&mut self, request: u64, count: usize) -> Vec<PipeReader> {
+    fn ask(&mut self, request: u64, count: usize, even_with_devices: bool) -> Vec<PipeReader> {
         let (readers, writers): (Vec<PipeReader>, Vec<OwnedFd>) = (0..count)
             .map(|_| io::pipe().expect("a pipe"))
             .map(|(reader, writer)| (reader, OwnedFd::from(writer)))
             .unzip();
         let devices = vec![DeviceNumber { major: 1, minor: 7 }, DeviceNumber { major: 195, minor: 0 }];
-        let fork = Fork { request, groups: vec!["a group".into()], fences: Vec::new(), devices };
+        let fork = Fork { request, groups: vec!["a group".into()], fences: Vec::new(), devices, even_with_devices };
         self.connection.send_with(&fork.into(), writers);
         assert!(self.connection.flush().expect("sent"));
         readers
@@ -80,17 +80,25 @@ fn play(connection: Connection) {
         "{first:?}"
     );
 
-    // One that ends by itself, of which the template has kept nothing open.
-    let readers = daemon.ask(1, 3);
-    // TEMPLATE-3: it has /dev/full open. It says so once.
+    // TEMPLATE-3: it has /dev/full open. It says so once, and gives orders back.
+    drop(daemon.ask(1, 3, false));
     let held = daemon.next().message;
     let number = Some(DeviceNumber { major: 1, minor: 7 });
     assert!(
         matches!(&held, Message::TemplateHolds(held) if held.path == "/dev/full" && held.number == number),
         "{held:?}"
     );
+    for _ in 0..2 {
+        let (refused, ends) = daemon.forked();
+        assert_eq!((refused.request, refused.pid, refused.is_given_back, ends.len()), (1, 0, true, 3));
+        drop(daemon.ask(1, 3, false));
+    }
+    assert!(daemon.forked().0.is_given_back);
+
+    // One that ends by itself, of which the template has kept nothing open.
+    let readers = daemon.ask(1, 3, true);
     let (forked, pidfds) = daemon.forked();
-    assert_eq!((forked.request, forked.text.as_str(), pidfds.len()), (1, "", 1));
+    assert_eq!((forked.request, forked.text.as_str(), forked.is_given_back, pidfds.len()), (1, "", false, 1));
     let said = readers.into_iter().map(|mut reader| {
         let mut text = String::new();
         reader.read_to_string(&mut text).expect("text");
@@ -101,11 +109,11 @@ fn play(connection: Connection) {
     assert!(matches!(&gone, Message::Gone(gone) if gone.pid == forked.pid && gone.status == 3 << 8), "{gone:?}");
 
     // TEMPLATE-2: one that cannot be made is told of, and the next one is made.
-    daemon.ask(2, 2);
+    daemon.ask(2, 2, true);
     let (refused, pidfds) = daemon.forked();
     assert_eq!((refused.request, refused.pid, pidfds.len()), (2, 0, 0));
     assert!(refused.text.contains("three descriptors"), "{}", refused.text);
-    let mut readers = daemon.ask(3, 3);
+    let mut readers = daemon.ask(3, 3, true);
     assert_eq!(daemon.forked().0.request, 3);
     let mut line = String::new();
     BufReader::new(readers.remove(1)).read_line(&mut line).expect("text");

@@ -227,6 +227,11 @@ impl Core {
         self.at_node(|node| node.forked(worker, pid));
     }
 
+    /// Its template did not fork the worker, since that has a device open. Whether another one does.
+    pub fn fork_given_back(&mut self, template: TemplateKey, worker: Key) -> bool {
+        self.at_node(|node| node.fork_given_back(template, worker))
+    }
+
     /// The worker closed its control stream: it is dead or about to be.
     pub fn worker_left(&mut self, worker: Key) {
         self.at_node(|node| node.worker_left(worker));

@@ -69,6 +69,8 @@ pub enum Effect {
         template: TemplateKey,
         /// Whether it is born where it can be refused devices ([`Effect::Fence`]).
         is_fenced: bool,
+        /// Whether it is forked even where the template has a device open.
+        even_with_devices: bool,
     },
     /// Kill the process of a worker of this machine.
     Kill {

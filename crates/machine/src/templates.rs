@@ -32,6 +32,9 @@ pub(crate) enum Fitness {
     Fit,
     /// It is in the place of one that was not fit. Where it is not either, no other would be.
     Successor,
+    /// It is such a one, and workers are forked from it all the same. Whoever's it is, it ends when it has been idle: the device
+    /// is free of it then, and the next one may be fit.
+    Unfit,
     /// It ends with the last worker that is in use.
     Retired,
 }

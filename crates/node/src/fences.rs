@@ -43,7 +43,7 @@ pub(crate) struct Fences {
 }
 
 /// The files by which a worker enters its cgroups.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Doors {
     /// Those of its limits.
     pub(crate) groups: Vec<String>,

@@ -4,7 +4,7 @@ pub(crate) mod memory;
 mod output;
 
 use crate::control_groups::ControlGroups;
-use crate::fences::Fences;
+use crate::fences::{Doors, Fences};
 use crate::log_client::LogClient;
 use crate::poller::{Poller, Token};
 use crate::rulesets::Rulesets;
@@ -35,6 +35,9 @@ struct Process {
     has_printed: bool,
     output: Pipe,
     errors: Pipe,
+    /// The files by which it enters its control groups, and where its template did not fork it, the ends that it is to have.
+    doors: Doors,
+    given_back: Option<[OwnedFd; 3]>,
 }
 
 impl Process {
@@ -103,9 +106,9 @@ impl Workers {
 
     // --- from the order to fork a worker until all of it is gone ---
 
-    /// A worker is to be forked, and prints into these pipes.
-    pub(crate) fn add(&mut self, key: Key, template: TemplateKey, output: OwnedFd, errors: OwnedFd) {
-        let (output, errors) = (Pipe::new(output), Pipe::new(errors));
+    /// A worker is to be forked, enters its control groups by these doors, and prints into these pipes.
+    pub(crate) fn add(&mut self, key: Key, template: TemplateKey, doors: Doors, pipes: [OwnedFd; 2]) {
+        let [output, errors] = pipes.map(Pipe::new);
         let process = Process {
             template,
             pid: 0,
@@ -116,8 +119,25 @@ impl Workers {
             has_printed: false,
             output,
             errors,
+            doors,
+            given_back: None,
         };
         self.by_key.insert(key, process);
+    }
+
+    /// Its template did not fork a worker, and another one is to do so, with these ends.
+    pub(crate) fn give_back(&mut self, key: Key, ends: [OwnedFd; 3]) {
+        if let Some(process) = self.by_key.get_mut(&key) {
+            process.given_back = Some(ends);
+        }
+    }
+
+    /// That other template is this one; nothing where the worker is a new one.
+    pub(crate) fn given_back_to(&mut self, key: Key, template: TemplateKey) -> Option<(Doors, [OwnedFd; 3])> {
+        let process = self.by_key.get_mut(&key)?;
+        let ends = process.given_back.take()?;
+        process.template = template;
+        Some((process.doors.clone(), ends))
     }
 
     /// A worker was forked. Returns whether it is to be killed already; nothing where nobody knows it any more.

@@ -271,7 +271,7 @@ impl World {
                 let at = self.now + self.chance.delay(MILLISECOND);
                 self.agenda.plan(at, Event::TemplateEnds { node, template });
             }
-            Effect::Fork { worker, template, is_fenced } => self.fork(node, worker, (template, is_fenced)),
+            Effect::Fork { worker, template, is_fenced, .. } => self.fork(node, worker, (template, is_fenced)),
             Effect::Fence(told) => self.fence(node, &told),
             Effect::LookAtGroup { worker } => self.look_at_group(node, worker),
             Effect::Kill { worker } => {

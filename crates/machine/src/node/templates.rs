@@ -72,9 +72,7 @@ impl NodeCore {
         if self.templates.by_key.len() > TEMPLATES_MAX {
             self.end_templates(Duration::ZERO, Some(key));
         }
-        if !std::mem::replace(&mut self.templates.is_armed, true) {
-            self.alarm_at(self.now + IDLE_LIMIT, Alarm::Templates);
-        }
+        self.look_for_idle_templates(IDLE_LIMIT);
         key
     }
 
@@ -145,7 +143,8 @@ impl NodeCore {
         let Some(template) = self.templates.by_key.get(&key) else { return };
         let (origin, jobs) = (template.origin.clone(), template.jobs.clone());
         let follows = match template.fitness {
-            Fitness::Retired => return,
+            // It is said once, whatever a template says.
+            Fitness::Retired | Fitness::Unfit => return,
             Fitness::Fit => "it is replaced by a new one",
             Fitness::Successor => "so had the one before: what opens it does so whenever such a process starts",
         };
@@ -159,9 +158,15 @@ impl NodeCore {
         for job in jobs {
             self.notify(job, &text);
         }
-        if self.templates.by_key[&key].fitness == Fitness::Fit {
-            self.replace_template(key, &origin);
+        let template = self.templates.by_key.get_mut(&key).expect("it was just found");
+        if template.fitness == Fitness::Fit {
+            return self.replace_template(key, &origin);
         }
+        template.fitness = Fitness::Unfit;
+        // Those who come later are told, too.
+        let before = std::mem::take(&mut template.notice);
+        template.notice = if before.is_empty() { text } else { format!("{before}\n{text}") };
+        self.look_for_idle_templates(IDLE_LIMIT / 4);
     }
 
     fn replace_template(&mut self, key: TemplateKey, origin: &Origin) {
@@ -173,8 +178,12 @@ impl NodeCore {
         }
         let successor = self.ensure_template(origin, None);
         self.templates.by_key.get_mut(&successor).expect("it was just made").is_kept = was_kept;
+        self.look_for_idle_templates(IDLE_LIMIT / 4);
+    }
+
+    fn look_for_idle_templates(&mut self, after: Duration) {
         if !std::mem::replace(&mut self.templates.is_armed, true) {
-            self.alarm_at(self.now + IDLE_LIMIT / 4, Alarm::Templates);
+            self.alarm_at(self.now + after, Alarm::Templates);
         }
     }
 
@@ -189,8 +198,27 @@ impl NodeCore {
         let key = self.names.numbers.next();
         let worker = Worker::new(WorkerId::new(self.names.chance.bytes()), template);
         self.workers.insert(key, worker);
-        self.out.push(Effect::Fork { worker: key, template, is_fenced });
+        self.order_fork(key, template, is_fenced);
         key
+    }
+
+    fn order_fork(&mut self, worker: Key, template: TemplateKey, is_fenced: bool) {
+        let fitness = self.templates.by_key.get(&template).map(|template| template.fitness);
+        let even_with_devices = fitness.is_some_and(|fitness| fitness != Fitness::Fit);
+        self.out.push(Effect::Fork { worker, template, is_fenced, even_with_devices });
+    }
+
+    /// A template that has a device open did not fork a worker, which its successor is to do. Whether that is in order: the
+    /// template is one that was replaced, and the worker is wanted.
+    pub fn fork_given_back(&mut self, template: TemplateKey, key: Key) -> bool {
+        let is_wanted = |worker: &&Worker| worker.template == template && worker.pid.is_none() && !worker.is_doomed;
+        let is_wanted = self.workers.get(&key).filter(is_wanted).is_some();
+        let known = self.templates.by_key.get(&template).filter(|known| known.fitness == Fitness::Retired && is_wanted);
+        let Some(origin) = known.map(|known| known.origin.clone()) else { return false };
+        let successor = self.ensure_template(&origin, None);
+        self.workers.get_mut(&key).expect("it was just found").template = successor;
+        self.order_fork(key, successor, false);
+        true
     }
 
     /// The worker has a process.
@@ -234,9 +262,10 @@ impl NodeCore {
 
     pub(super) fn end_idle_templates(&mut self) {
         self.end_templates(IDLE_LIMIT, None);
-        self.templates.is_armed = self.templates.by_key.values().any(|template| !template.is_kept);
-        if self.templates.is_armed {
-            self.alarm_at(self.now + IDLE_LIMIT / 4, Alarm::Templates);
+        self.templates.is_armed = false;
+        let may_end = |template: &Template| !template.is_kept || template.fitness == Fitness::Unfit;
+        if self.templates.by_key.values().any(may_end) {
+            self.look_for_idle_templates(IDLE_LIMIT / 4);
         }
     }
 
@@ -254,9 +283,10 @@ impl NodeCore {
         let mut over = Vec::new();
         for (key, template) in &mut self.templates.by_key {
             let is_own = template.origin.is_plain() && own.contains(template.origin.command[0].as_str());
+            let stays = template.fitness != Fitness::Unfit && (is_own || template.is_kept);
             if template.fitness == Fitness::Retired && !used.contains(key) {
                 over.push(*key);
-            } else if used.contains(key) || is_own || template.is_kept {
+            } else if used.contains(key) || stays {
                 template.idle_since = None;
             } else if self.now >= *template.idle_since.get_or_insert(self.now) + idle {
                 over.push(*key);

@@ -139,17 +139,19 @@ impl Templates {
         self.early = None;
     }
 
-    /// Orders a worker, which enters these control groups and has these ends of its stream and pipes.
+    /// Orders a worker, which enters these control groups and has these ends of its stream and pipes; of a template that may have
+    /// a device open or is to give the order back.
     pub(crate) fn fork(
         &mut self,
         poller: &Poller,
-        key: TemplateKey,
+        (key, even_with_devices): (TemplateKey, bool),
         (worker, doors): (Key, Doors),
         ends: [OwnedFd; 3],
     ) {
         if let Some(template) = self.running.get_mut(&key) {
             let devices = self.devices.clone();
-            let fork = Fork { request: worker, groups: doors.groups, fences: doors.fences, devices };
+            let (groups, fences) = (doors.groups, doors.fences);
+            let fork = Fork { request: worker, groups, fences, devices, even_with_devices };
             template.connection.send_with(&fork.into(), ends.into());
             self.flush(poller, key);
         }

@@ -54,7 +54,9 @@ impl Daemon {
                 self.start_preparation(number, Wanted { interpreter, specification, cached });
             }
             Effect::EndPreparation { number } => self.end_preparation(number),
-            Effect::Fork { worker, template, is_fenced } => self.fork_worker(worker, template, is_fenced),
+            Effect::Fork { worker, template, is_fenced, even_with_devices } => {
+                self.fork_worker(worker, (template, even_with_devices), is_fenced);
+            }
             Effect::Kill { worker } => self.kill_worker(worker),
             Effect::KillMember { member } => self.kill_member(member),
             Effect::Confine(told) => self.confine(told),

@@ -41,26 +41,40 @@ impl Daemon {
         }
     }
 
-    pub(super) fn fork_worker(&mut self, key: Key, template: TemplateKey, is_fenced: bool) {
+    pub(super) fn fork_worker(
+        &mut self,
+        key: Key,
+        (template, even_with_devices): (TemplateKey, bool),
+        is_fenced: bool,
+    ) {
         if let Err(why) = self.children.templates.runs(template) {
             let unknown = "could not be started: its interpreter does not run; daemon.log says more";
-            return self.core.worker_gone(key, why.unwrap_or(unknown));
+            let why = why.unwrap_or(unknown).to_owned();
+            return if self.workers.has(key) {
+                self.finish_worker(key, &why);
+            } else {
+                self.core.worker_gone(key, &why);
+            };
         }
-        if let Err(error) = self.order_fork(key, template, is_fenced) {
+        if let Some((doors, ends)) = self.workers.given_back_to(key, template) {
+            let of_template = (template, even_with_devices);
+            return self.children.templates.fork(&self.poller, of_template, (key, doors), ends);
+        }
+        if let Err(error) = self.order_fork(key, (template, even_with_devices), is_fenced) {
             let error = in_words(&error);
             self.log.line(&format!("worker {key} cannot be forked: {error}"));
             self.core.worker_gone(key, &format!("could not be started: {error}"));
         }
     }
 
-    fn order_fork(&mut self, key: Key, template: TemplateKey, is_fenced: bool) -> io::Result<()> {
+    fn order_fork(&mut self, key: Key, of_template: (TemplateKey, bool), is_fenced: bool) -> io::Result<()> {
         let (control, far) = Connection::pair()?;
         let doors = self.doors_of_new(key, is_fenced);
         let (output, output_far) = reading_pipe()?;
         let (errors, errors_far) = reading_pipe()?;
-        self.workers.add(key, template, output, errors);
+        self.workers.add(key, of_template.0, doors.clone(), [output, errors]);
         self.add_stream(key, Stream::new(control, Role::Worker, 0));
-        self.children.templates.fork(&self.poller, template, (key, doors), [far, output_far, errors_far]);
+        self.children.templates.fork(&self.poller, of_template, (key, doors), [far, output_far, errors_far]);
         Ok(())
     }
 
@@ -71,7 +85,7 @@ impl Daemon {
         }
         for Received { message, descriptors } in inbox {
             match TemplateToDaemon::of(message) {
-                Ok(message) => self.template_said(key, message, descriptors.into_iter().next()),
+                Ok(message) => self.template_said(key, message, descriptors),
                 Err(error) => return self.template_over(key, &error.into()),
             }
         }
@@ -88,7 +102,7 @@ impl Daemon {
         }
     }
 
-    fn template_said(&mut self, template: TemplateKey, message: TemplateToDaemon, pidfd: Option<OwnedFd>) {
+    fn template_said(&mut self, template: TemplateKey, message: TemplateToDaemon, descriptors: Vec<OwnedFd>) {
         match message {
             TemplateToDaemon::TemplateReady(said) => {
                 self.log.line(&format!("template {template} is ready after {} ms", said.started_us / 1000));
@@ -98,7 +112,8 @@ impl Daemon {
                 }
             }
             TemplateToDaemon::TemplateHolds(said) => self.core.template_holds(template, &said),
-            TemplateToDaemon::Forked(said) => self.worker_forked(&said, pidfd),
+            TemplateToDaemon::Forked(said) if said.is_given_back => self.fork_given_back(template, &said, descriptors),
+            TemplateToDaemon::Forked(said) => self.worker_forked(&said, descriptors.into_iter().next()),
             TemplateToDaemon::Gone(said) => {
                 if let Some(key) = self.workers.of_pid(said.pid) {
                     if said.stragglers > 0 {
@@ -114,6 +129,15 @@ impl Daemon {
                     self.finish_worker(key, &describe_status(said.status));
                 }
             }
+        }
+    }
+
+    /// A template that has a device open has not forked a worker: the one in its place does.
+    fn fork_given_back(&mut self, template: TemplateKey, said: &Forked, ends: Vec<OwnedFd>) {
+        let key = said.request;
+        match <[OwnedFd; 3]>::try_from(ends) {
+            Ok(ends) if self.core.fork_given_back(template, key) => self.workers.give_back(key, ends),
+            _ => self.finish_worker(key, &format!("could not be forked: {}", said.text)),
         }
     }
 

@@ -29,6 +29,9 @@ pub struct Fork {
     /// The nodes of the machine's devices: the template is to have none of them open.
     #[field(4)]
     pub devices: Vec<DeviceNumber>,
+    /// Whether the worker is forked even where the template has one of them open: no other template would have none.
+    #[field(5)]
+    pub even_with_devices: bool,
 }
 
 /// template → daemon: this process has a device open, so that what is forked from it is not safe. Said once.
@@ -42,7 +45,8 @@ pub struct TemplateHolds {
     pub number: Option<DeviceNumber>,
 }
 
-/// template → daemon: the worker runs.
+/// template → daemon: the worker runs. With the three descriptors that came with the order where it was not forked for a device
+/// that the template has open.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct Forked {
     /// The request.
@@ -54,6 +58,9 @@ pub struct Forked {
     /// Why it failed.
     #[field(3)]
     pub text: String,
+    /// Whether another template may have it forked with these descriptors: this one has a device open.
+    #[field(4)]
+    pub is_given_back: bool,
 }
 
 /// template → daemon: a worker and every process that descends from it are dead and reaped.

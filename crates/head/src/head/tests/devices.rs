@@ -400,21 +400,6 @@ fn a_node_tells_how_it_keeps_devices_and_how_often_it_looks() {
 }
 
 #[test]
-fn a_device_tells_its_files_and_who_has_it_what_it_may_open() {
-    let mut world = World::with_own_nodes(2, 2);
-    let driver = world.driver();
-    world.say(driver, request(1, &[GPU]));
-    world.granted(driver, 1);
-    let rows = world.core.report(1, &StoreFigures::default(), 0).state.expect("a state").devices;
-    let paths: Vec<_> = rows.iter().flat_map(|row| &row.files.as_ref().expect("it is told").nodes).collect();
-    assert_eq!(paths.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["/dev/nvidia0", "/dev/nvidia1"]);
-    assert_eq!((paths[1].major, paths[1].minor), (Some(195), Some(1)));
-    let realm = &rows[0].holders[0].isolation.as_ref().expect("it is told").realm;
-    assert_eq!(realm[..], [RealmDevices { resource: "GPU".to_owned(), slots: vec![0] }]);
-    assert_eq!(rows[0].holders[0].choice, "the lowest that was free");
-}
-
-#[test]
 fn a_node_that_looks_for_one_job_only_tells_so_while_that_runs() {
     let mut world = World::kept_by(Isolation::Variable, 2, 2);
     assert_eq!(isolation(&world).watch_period_s, None);
@@ -431,6 +416,21 @@ fn a_node_that_looks_for_one_job_only_tells_so_while_that_runs() {
     world.bury(worker, "killed by signal 9 (SIGKILL)");
     world.pass(Duration::from_secs(2));
     assert_eq!(isolation(&world).watch_period_s, None);
+}
+
+#[test]
+fn a_device_tells_its_files_and_who_has_it_what_it_may_open() {
+    let mut world = World::with_own_nodes(2, 2);
+    let driver = world.driver();
+    world.say(driver, request(1, &[GPU]));
+    world.granted(driver, 1);
+    let rows = world.core.report(1, &StoreFigures::default(), 0).state.expect("a state").devices;
+    let paths: Vec<_> = rows.iter().flat_map(|row| &row.files.as_ref().expect("it is told").nodes).collect();
+    assert_eq!(paths.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["/dev/nvidia0", "/dev/nvidia1"]);
+    assert_eq!((paths[1].major, paths[1].minor), (Some(195), Some(1)));
+    let realm = &rows[0].holders[0].isolation.as_ref().expect("it is told").realm;
+    assert_eq!(realm[..], [RealmDevices { resource: "GPU".to_owned(), slots: vec![0] }]);
+    assert_eq!(rows[0].holders[0].choice, "the lowest that was free");
 }
 
 #[test]
@@ -711,11 +711,68 @@ fn a_template_with_a_device_open_is_replaced_once_and_ends_with_its_last_worker(
     world.say(driver, request(3, &[CPU, GPU]));
     let (_, last) = world.granted(driver, 3);
     assert_eq!(world.forked_from[&last], successor, "no other would be better");
+    world.core.template_holds(successor, &holds);
+    world.settle();
+    assert_eq!(world.notices(driver).len(), 2, "it is told once, whatever the template says");
+    let later = world.driver();
+    world.say(later, request(1, &[CPU]));
+    let told = world.notices(later);
+    assert!(told.len() == 1 && told[0].contains("so had the one before"), "who comes later is told, too: {told:?}");
 
     world.say(driver, LeaseReturn { lease, retiring: true });
     world.bury(worker, "exited with code 0");
     world.pass(Duration::from_secs(60));
     assert_eq!(world.ended_templates, [template]);
+}
+
+#[test]
+fn a_worker_that_a_template_with_a_device_open_gives_back_is_forked_by_the_next_one() {
+    let mut world = World::with_own_nodes(4, 2);
+    world.forks_wait = true;
+    let driver = world.driver();
+    world.say(driver, request(1, &[GPU]));
+    let (worker, template) = world.forked_from.iter().next().map(|(worker, of)| (*worker, *of)).expect("an order");
+    assert!(!world.core.fork_given_back(template, worker), "it has said nothing of a device");
+    let number = Some(DeviceNumber { major: 195, minor: 1 });
+    world.core.template_holds(template, &TemplateHolds { path: "/dev/nvidia1".into(), number });
+    assert!(world.core.fork_given_back(template, worker));
+    world.settle();
+    let successor = world.forked_from[&worker];
+    assert_ne!(successor, template);
+    assert!(world.forks_even_with_devices.contains(&worker), "no other would be better");
+    assert!(!world.core.fork_given_back(template, worker), "it is not the other's any more");
+    assert!(!world.core.fork_given_back(successor, worker), "which is to fork it");
+    world.core.forked(worker, 4711);
+    world.settle();
+    assert_eq!(world.granted(driver, 1).1, worker);
+}
+
+#[test]
+fn a_template_that_nobody_uses_does_not_keep_a_device_open() {
+    let mut world = World::with_own_nodes(4, 2);
+    let driver = world.driver();
+    let number = Some(DeviceNumber { major: 195, minor: 1 });
+    let holds = TemplateHolds { path: "/dev/nvidia1".into(), number };
+    let mut templates = Vec::new();
+    for number in [1, 2] {
+        world.say(driver, request(number, &[CPU, GPU]));
+        let (lease, worker) = world.granted(driver, number);
+        let template = world.forked_from[&worker];
+        world.core.template_holds(template, &holds);
+        world.settle();
+        world.say(driver, LeaseReturn { lease, retiring: true });
+        world.bury(worker, "exited with code 0");
+        for spare in world.ending() {
+            world.bury(spare, "killed by signal 9 (SIGKILL)");
+        }
+        templates.push(template);
+    }
+    world.pass(Duration::from_secs(180));
+    assert_eq!(world.ended_templates, templates, "not even that of a living driver's own interpreter stays");
+    world.say(driver, request(3, &[CPU]));
+    let (_, worker) = world.granted(driver, 3);
+    assert!(!templates.contains(&world.forked_from[&worker]));
+    assert_eq!(world.notices(driver).len(), 2, "the next one may be fit");
 }
 
 #[test]

@@ -44,6 +44,9 @@ pub(super) struct World {
     /// Which template each worker is of.
     pub(super) forked_from: BTreeMap<Key, TemplateKey>,
     pub(super) ended_templates: Vec<TemplateKey>,
+    /// Workers are forked when a test says so, and these by templates that may have devices open.
+    pub(super) forks_wait: bool,
+    pub(super) forks_even_with_devices: BTreeSet<Key>,
     /// Preparations of environments that were begun, and those that are not needed any more.
     pub(super) preparing: Vec<u64>,
     pub(super) given_up: Vec<u64>,
@@ -195,6 +198,8 @@ impl World {
             last_pid: 100,
             forked_from: BTreeMap::new(),
             ended_templates: Vec::new(),
+            forks_wait: false,
+            forks_even_with_devices: BTreeSet::new(),
             preparing: Vec::new(),
             given_up: Vec::new(),
             confined: Vec::new(),
@@ -337,8 +342,14 @@ impl World {
             }
             Effect::Join { client, placed, worker, .. } => self.joined.push((client, placed, worker)),
             Effect::EndTemplate { template } => self.ended_templates.push(template),
-            Effect::Fork { worker, template, .. } => {
+            Effect::Fork { worker, template, even_with_devices, .. } => {
                 self.forked_from.insert(worker, template);
+                if even_with_devices {
+                    self.forks_even_with_devices.insert(worker);
+                }
+                if self.forks_wait {
+                    return;
+                }
                 self.last_pid += 1;
                 self.running.insert(worker);
                 self.core.forked(worker, self.last_pid);
