@@ -155,6 +155,7 @@ fn a_companion_is_ended_by_who_started_it_alone() {
 }
 
 #[test]
+#[expect(clippy::zombie_processes, reason = "the reaper is to wait for it, which is what this is about")]
 fn a_child_that_cannot_be_killed_holds_nothing_up_and_is_reaped_when_it_ends() {
     in_own_process("a_child_that_cannot_be_killed_holds_nothing_up_and_is_reaped_when_it_ends", || {
         let mut reaper = ChildReaper::new().expect("a child reaper");

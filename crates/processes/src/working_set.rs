@@ -241,11 +241,12 @@ mod tests {
         working_set.begin();
         let (start, range) = untouched();
         write(start, 3);
-        working_set.words[1].store(range.start / page_bytes() << COUNT_BITS | PAGES, Ordering::Relaxed);
+        working_set.words[1].store((range.start / page_bytes()) << COUNT_BITS | PAGES, Ordering::Relaxed);
         working_set.begin();
         // SAFETY: both pages are within what `untouched` mapped.
         let values = [3, 4].map(|page| unsafe { start.add((page * page_bytes()) as usize).read_volatile() });
-        assert_eq!((written(&range), values), (vec![0..PAGES], [1, 0]));
+        let all = 0..PAGES;
+        assert_eq!((written(&range).as_slice(), values), (std::slice::from_ref(&all), [1, 0]));
     }
 
     #[test]

@@ -212,7 +212,7 @@ impl NodeCore {
     /// template is one that was replaced, and the worker is wanted.
     pub fn fork_given_back(&mut self, template: TemplateKey, key: Key) -> bool {
         let is_wanted = |worker: &&Worker| worker.template == template && worker.pid.is_none() && !worker.is_doomed;
-        let is_wanted = self.workers.get(&key).filter(is_wanted).is_some();
+        let is_wanted = self.workers.get(&key).as_ref().is_some_and(is_wanted);
         let known = self.templates.by_key.get(&template).filter(|known| known.fitness == Fitness::Retired && is_wanted);
         let Some(origin) = known.map(|known| known.origin.clone()) else { return false };
         let successor = self.ensure_template(&origin, None);
