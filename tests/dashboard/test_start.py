@@ -306,7 +306,7 @@ def test_a_dashboard_that_was_stopped_hears_of_all_that_happened_meanwhile(tmp_p
         "import ray, sys\nray.init(address=sys.argv[1], logging_level='ERROR')\n"
         "from ray.util import placement_group, remove_placement_group\n"
         f"for number in range({groups}):\n"
-        "    made = placement_group([{'CPU': 0.01}], name='a-name-of-some-length-' * 50)\n"
+        "    made = placement_group([{'CPU': 0.01}], name='a-name-of-some-length-' * 40)\n"
         "    ray.get(made.ready())\n    remove_placement_group(made)\n"
     )
     try:
