@@ -7,7 +7,8 @@ loaded here.
 Invariants:
 1. Round i of a rank is the i-th report that it makes; all ranks get the same answer.
 2. A round that can never be whole, since a rank has ended, fails at once for those that wait in it.
-3. A rank that is excused is waited for by nobody; one that comes late to a round that went on without it does not wait.
+3. A rank that is excused is waited for by nobody in the meetings of `_RELAXED`, and by all in others, which need the values of
+   all ranks; one that comes late to a round that went on without it does not wait.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from typing import Any
 
 #: Reports that the controller has not asked for yet; the next ones wait.
 _UNREAD_MAX = 1000
+#: Meetings that go on without excused ranks.
+_RELAXED = frozenset({"report", "stored", "get_preemption_info"})
 
 
 @dataclass
@@ -133,7 +136,7 @@ class Exchange:
         """Rounds go on without these ranks, whose machines are going; of each, what `get_preemption_info` tells of it."""
         self.excused.update(ranks)
         for key, meeting in list(self.rounds.items()):
-            if self._is_whole(meeting):
+            if not self._awaited(key, meeting):
                 self._close(key, meeting)
 
     async def end(self, rank: int) -> None:
@@ -157,14 +160,14 @@ class Exchange:
     async def missing(self) -> dict[str, list[int]]:
         """The ranks that others wait for, by what they wait in."""
         return {
-            f"{kind} {index}": self._awaited(meeting)
+            f"{kind} {index}": self._awaited((kind, index), meeting)
             for (kind, index), meeting in self.rounds.items()
         }
 
     async def _meet(self, key: tuple[str, int], rank: int, entry: Any) -> dict[int, Any]:
         meeting = self.rounds.setdefault(key, _Round())
         meeting.entries[rank] = entry
-        if self._is_whole(meeting):
+        if not self._awaited(key, meeting):
             self._close(key, meeting)
             return meeting.entries
         loop = asyncio.get_running_loop()
@@ -175,12 +178,12 @@ class Exchange:
         await waiting
         return meeting.entries
 
-    def _is_whole(self, meeting: _Round) -> bool:
-        return not self._awaited(meeting)
-
-    def _awaited(self, meeting: _Round) -> list[int]:
+    def _awaited(self, key: tuple[str, int], meeting: _Round) -> list[int]:
         """The ranks that have not come and are not excused."""
-        return sorted(set(range(self.size)) - set(meeting.entries) - set(self.excused))
+        return sorted(set(range(self.size)) - set(meeting.entries) - self._excused_from(key[0]))
+
+    def _excused_from(self, kind: str) -> set[int]:
+        return set(self.excused) if kind in _RELAXED else set()
 
     def _missed(self, key: tuple[str, int], rank: int) -> bool:
         """Whether the round went on without this rank, which has come now."""
@@ -218,13 +221,12 @@ class Exchange:
     def _late(self, key: tuple[str, int]) -> None:
         meeting = self.rounds[key]
         meeting.timer = asyncio.get_running_loop().call_later(self.late_s, self._late, key)
-        self._tell("late", key[1], (key[0], self._awaited(meeting)))
+        self._tell("late", key[1], (key[0], self._awaited(key, meeting)))
 
     def _fail_if_never_whole(self, key: tuple[str, int]) -> None:
         meeting = self.rounds[key]
-        gone = {
-            rank: count for rank, count in self.ended.items() if rank not in meeting.entries and rank not in self.excused
-        }
+        here = {*meeting.entries, *self._excused_from(key[0])}
+        gone = {rank: count for rank, count in self.ended.items() if rank not in here}
         if not gone:
             return
         said = ", ".join(f"rank {rank} returned after {count} reports" for rank, count in sorted(gone.items()))
