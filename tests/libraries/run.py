@@ -29,9 +29,9 @@ MODULES = ("data_cases", "tune_cases", "serve_cases", "train_data_cases", "trees
 
 
 def cases_of(module: ModuleType) -> dict[str, Any]:
-    """The functions of a module that take nothing: its cases."""
+    """The functions of a module that take nothing, but for those of a name with `_`: its cases."""
     own = [value for value in vars(module).values() if inspect.isfunction(value) and value.__module__ == module.__name__]
-    return {case.__name__: case for case in own if not inspect.signature(case).parameters}
+    return {case.__name__: case for case in own if not case.__name__.startswith("_") and not inspect.signature(case).parameters}
 
 
 def run(case: Any) -> dict[str, Any]:

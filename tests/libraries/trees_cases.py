@@ -15,7 +15,7 @@ from ray import train, tune
 ROWS, ROUNDS = 400, 5
 
 
-def rows() -> Any:
+def _rows() -> Any:
     """Numbers, and whether their sum is above the middle."""
     features = numpy.random.default_rng(5).random((ROWS, 4))
     columns = {f"x{index}": features[:, index] for index in range(4)}
@@ -32,7 +32,7 @@ def fit(trainer: type, function: Any, workers: int) -> Any:
     with tempfile.TemporaryDirectory() as storage:
         result = trainer(
             function,
-            datasets={"train": ray.data.from_items([dict(zip(rows(), row)) for row in zip(*rows().values())], override_num_blocks=4)},
+            datasets={"train": ray.data.from_items([dict(zip(_rows(), row)) for row in zip(*_rows().values())], override_num_blocks=4)},
             scaling_config=train.ScalingConfig(num_workers=workers),
             run_config=train.RunConfig(storage_path=storage, name="run"),
         ).fit()
@@ -43,7 +43,7 @@ def fit(trainer: type, function: Any, workers: int) -> Any:
         return result.metrics, files
 
 
-def boosts() -> None:
+def boosts(config: dict[str, Any]) -> None:
     import xgboost
     from ray.train.xgboost import RayTrainReportCallback
 
@@ -64,7 +64,7 @@ def xgboost_on_two_workers() -> list[Any]:
     return [bool(metrics["error"] < 0.2), files]
 
 
-def learns() -> None:
+def learns(config: dict[str, Any]) -> None:
     import lightgbm
     from ray.train.lightgbm import RayTrainReportCallback, get_network_params
 
@@ -100,7 +100,7 @@ def xgboost_searched_by_tune() -> list[Any]:
         import xgboost
         from ray.tune.integration.xgboost import TuneReportCheckpointCallback
 
-        columns = rows()
+        columns = _rows()
         labels = columns.pop("y")
         data = xgboost.DMatrix(numpy.stack(list(columns.values()), 1), labels)
         told = {"objective": "binary:logistic", "max_depth": config["depth"], "eval_metric": "error", "nthread": 1}
@@ -115,7 +115,7 @@ def lightgbm_searched_by_tune() -> list[Any]:
         import lightgbm
         from ray.tune.integration.lightgbm import TuneReportCheckpointCallback
 
-        columns = rows()
+        columns = _rows()
         labels = columns.pop("y")
         data = lightgbm.Dataset(numpy.stack(list(columns.values()), 1), labels)
         told = {"objective": "binary", "max_depth": config["depth"], "metric": "binary_error", "num_threads": 1, "verbose": -1}
