@@ -173,3 +173,31 @@ def test_others_have_time_to_keep_a_checkpoint_once_a_drained_machine_is_gone(fi
     result = fit(function, callbacks=[draining], failure_config=limits)
     watch.join()
     assert result.return_value == "kept"
+
+
+def test_what_waits_for_the_others_sleeps_although_they_are_silent_for_longer_than_a_rank_may_hang(fit, machines: Cluster) -> None:
+    def function() -> None:
+        train.report({"node": ray.get_runtime_context().get_node_id()})
+        threading.Event().wait()
+
+    grace_s, used = 6.0, [0.0, 0.0]
+
+    class Gone(DrainingOfRank1):
+        def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
+            used[1] = time.process_time()
+
+    draining = Gone(1)
+
+    def watch() -> None:
+        alive = lambda: {node["NodeID"] for node in ray.nodes() if node["Alive"]}  # noqa: E731
+        wait_until(lambda: draining.node is not None and draining.node not in alive(), timeout=120)
+        used[0] = time.process_time()
+
+    watching = threading.Thread(target=watch, daemon=True)
+    watching.start()
+    limits = FailureConfig(max_preemption_failures=0, hang_timeout_s=3.0, preemption_grace_s=grace_s)
+    with pytest.raises(train.PreemptionError):
+        fit(function, callbacks=[draining], failure_config=limits)
+    watching.join()
+    # It would use a whole processor for the second half of the time, and more with the processes that it asks.
+    assert used[1] - used[0] < (grace_s - 3) / 2

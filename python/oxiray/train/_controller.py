@@ -236,7 +236,7 @@ class Controller:
             if self._validate(group):
                 patience.begin()
             waiting = [*([] if told_all else [news]), *runs, *self._validations.references]
-            ready, _ = _api.wait(waiting, timeout=self._longest_wait(patience, grace))
+            ready, _ = _api.wait(waiting, timeout=self._longest_wait(None if ended.failures else patience, grace))
             if not ready and patience.is_over() and self._validations.references:
                 # The ranks may be waiting for it.
                 patience.begin()
@@ -306,10 +306,11 @@ class Controller:
             self._is_leaving = True
             self.progress.note(f"the others go on without rank {', '.join(map(str, sorted(excused)))}, whose machine is being drained")
 
-    def _longest_wait(self, patience: _Patience, grace: _Grace) -> float | None:
-        """How long to wait for news at most, in seconds; renews what has to be renewed meanwhile."""
+    def _longest_wait(self, patience: _Patience | None, grace: _Grace) -> float | None:
+        """How long to wait for news at most, in seconds; renews what has to be renewed meanwhile. No patience: ranks have failed."""
         watch = _WATCH_S if self._limits.relax_collectives_on_preemption else None
-        limits = (patience.seconds(), self._validations.seconds(), self._reservation.keep(), grace.seconds(), watch)
+        silence = None if patience is None else patience.seconds()
+        limits = (silence, self._validations.seconds(), self._reservation.keep(), grace.seconds(), watch)
         return min((limit for limit in limits if limit is not None), default=None)
 
     def _place_elsewhere(self, group: Group) -> int | None:
