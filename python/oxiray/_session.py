@@ -358,11 +358,19 @@ def ensure_at(address: str | None) -> None:
             init(address)
         return
     here = str(_core.context()["address"])
-    if address not in (None, "auto", here) and str(address).replace("localhost", "127.0.0.1") != here:
+    if address is not None and not _means(address, here):
         raise ValueError(
             f"address={address!r} was asked about, and this process is connected to {here}: leave the address out, or ask in a "
             "process of its own"
         )
+
+
+def _means(address: str, here: str) -> bool:
+    """Whether `address` may be that of the cluster that this process is connected to, whose own is `here`."""
+    # The head's address is the one that other machines know; this machine's other names lead to it too.
+    (host, _, port), (own_host, _, own_port) = address.removeprefix(_init_options.CLIENT_SCHEME).partition(":"), here.partition(":")
+    ports = {own_port, "", str(_init_options.CLIENT_PORT)} if address.startswith(_init_options.CLIENT_SCHEME) else {own_port}
+    return address in ("auto", "local") or (host in ("localhost", "127.0.0.1", "0.0.0.0", own_host) and port in ports)
 
 
 def _after_fork() -> None:

@@ -371,3 +371,23 @@ def test_code_whose_memory_grows_is_found() -> None:
     found = _test_some_code_for_memory_leaks("growing", None, lambda: kept.append(bytes(50_000)), 8, min_memory_increase=100_000)
     assert found and found[0].slope > 40_000
     assert not _test_some_code_for_memory_leaks("steady", None, lambda: sum(range(100)), 8, min_memory_increase=100_000)
+
+
+def test_an_address_of_this_machine_means_the_cluster_that_it_is_connected_to() -> None:
+    here = oxiray.get_runtime_context().gcs_address
+    port = int(here.rpartition(":")[2])
+    hosts = ("localhost", "127.0.0.1", "0.0.0.0")
+    for meant in (None, "auto", "local", here, f"ray://{here}", "ray://localhost:10001", *(f"{host}:{port}" for host in hosts)):
+        _session.ensure_at(meant)
+    for other in (f"localhost:{port + 1}", f"192.0.2.77:{port}", "ray://192.0.2.77:10001", "localhost"):
+        with pytest.raises(ValueError, match="was asked about"):
+            _session.ensure_at(other)
+
+
+def test_an_outward_address_of_the_head_has_local_names_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_session._core, "context", lambda: {"address": "192.0.2.1:6379"})
+    for meant in ("192.0.2.1:6379", "localhost:6379", "127.0.0.1:6379", "0.0.0.0:6379", "ray://192.0.2.1:10001", "ray://localhost"):
+        _session.ensure_at(meant)
+    for other in ("localhost:6380", "192.0.2.2:6379", "192.0.2.1"):
+        with pytest.raises(ValueError, match=r"connected to 192\.0\.2\.1:6379"):
+            _session.ensure_at(other)

@@ -61,7 +61,8 @@ class ServeSubmissionClient:
             raise ValueError("cookies and headers are for a dashboard: give its address, such as http://127.0.0.1:8265")
         if not ray.is_initialized():
             ray.init(address=address or (None if create_cluster_if_needed else "auto"), namespace=SERVE_NAMESPACE)
-        _session.ensure_at(address)
+        else:
+            _session.ensure_at(address)
 
     def get_serve_details(self) -> dict[str, Any]:
         """The applications and their state, as a dictionary of `ServeInstanceDetails`."""
