@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from oxiray.train import _failing
+from oxiray.train._errors import WorkerDiedError
 from oxiray.train._exchange import Exchange
 
 #: How long a meeting that nothing holds up may take, in seconds.
@@ -55,3 +58,27 @@ def test_a_barrier_fails_that_an_excused_rank_returned_before() -> None:
 
     with pytest.raises(RuntimeError, match="rank 1 returned after 0 reports"):
         asyncio.run(meets())
+
+
+def test_a_round_that_a_rank_has_come_too_late_for_is_forgotten() -> None:
+    async def meets() -> Exchange:
+        exchange = Exchange(2, 60.0)
+        first = await begun(exchange.report(0, 1, b"0", "name", False))
+        await exchange.excuse({1: b"gone"})
+        assert await asyncio.wait_for(first, LIMIT_S) == "name"
+        first = await begun(exchange.stored(0, 1, ("name", {}, None)))
+        assert await asyncio.wait_for(exchange.news(), LIMIT_S) == [("checkpoint", 1, ([b"0"], [("name", {}, None)]))]
+        await exchange.settle(1, None, None)
+        await asyncio.wait_for(first, LIMIT_S)
+        assert await asyncio.wait_for(exchange.report(1, 1, b"1", "other", False), LIMIT_S) is None
+        return exchange
+
+    exchange = asyncio.run(meets())
+    assert not exchange.missed and not exchange.rounds and not exchange.metrics
+
+
+def test_an_error_of_the_program_is_no_preemption_though_its_rank_is_excused() -> None:
+    group = SimpleNamespace(excused={1: b""}, workers=[SimpleNamespace(facts={"node_id": node}) for node in ("a", "b")])
+    assert not _failing.is_preempted({1: ValueError("wrong")}, group, {"b"})
+    assert _failing.is_preempted({1: WorkerDiedError("gone")}, group, set())
+    assert not _failing.is_preempted({0: WorkerDiedError("gone")}, group, {"b"})

@@ -39,7 +39,8 @@ class Exchange:
         self.size = size
         self.late_s = late_s
         self.rounds: dict[tuple[str, int], _Round] = {}
-        self.metrics: dict[int, list[bytes]] = {}
+        #: Of reports with a checkpoint that is not stored yet, what the ranks that came have measured.
+        self.metrics: dict[int, dict[int, bytes]] = {}
         self.kept: dict[int, asyncio.Future[Any]] = {}
         self.ended: dict[int, int] = {}
         self.reported = [0] * size
@@ -205,18 +206,19 @@ class Exchange:
                 waiting.set_result(None)
         kind, index = key
         entries = [meeting.entries[rank] for rank in sorted(meeting.entries)]
-        if absent:
-            self.missed[key] = absent
+        # Who missed a report stores nothing for it.
+        if missed := absent & set(self.metrics[index]) if kind == "stored" else absent:
+            self.missed[key] = missed
         if kind == "get_preemption_info":
             meeting.entries.update({rank: self.excused[rank] for rank in absent})
         if kind == "report":
-            metrics = [entry[0] for entry in entries]
+            metrics = {rank: meeting.entries[rank][0] for rank in sorted(meeting.entries)}
             if any(entry[1] is not None for entry in entries):
                 self.metrics[index] = metrics
             else:
-                self._tell("report", index, metrics)
+                self._tell("report", index, list(metrics.values()))
         elif kind == "stored":
-            self._tell("checkpoint", index, (self.metrics.pop(index), entries))
+            self._tell("checkpoint", index, (list(self.metrics.pop(index).values()), entries))
 
     def _late(self, key: tuple[str, int]) -> None:
         meeting = self.rounds[key]

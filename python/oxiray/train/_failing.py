@@ -99,10 +99,11 @@ _PREEMPTED = "was preempted: "
 
 def is_preempted(failures: dict[int, Exception], group: Any, leaving: Container[str]) -> bool:
     """Whether a rank died with a machine that was drained, or ended early for what is more urgent."""
-    if all(rank in group.excused for rank in failures):
-        return True
     died = {rank: error for rank, error in failures.items() if isinstance(error, WorkerDiedError)}
-    return any(group.workers[rank].facts["node_id"] in leaving or _PREEMPTED in str(error) for rank, error in died.items())
+    return any(
+        rank in group.excused or group.workers[rank].facts["node_id"] in leaving or _PREEMPTED in str(error)
+        for rank, error in died.items()
+    )
 
 
 def lost_exchange(error: Exception) -> Exception:
