@@ -300,7 +300,7 @@ def test_a_dashboard_that_was_stopped_hears_of_all_that_happened_meanwhile(tmp_p
         told = made.ask("GET", "/ox/v1/rows/events?kind=placement_group&limit=1")
         return int(json.loads(told.body)["total"])
 
-    # Each group is four entries of the chronicle: together several batches.
+    # Each group is three entries of the chronicle: together several batches.
     groups = 500
     program = (
         "import ray, sys\nray.init(address=sys.argv[1], logging_level='ERROR')\n"
@@ -315,7 +315,7 @@ def test_a_dashboard_that_was_stopped_hears_of_all_that_happened_meanwhile(tmp_p
         with stopped(made.pid()):
             command = [sys.executable, "-c", program, session["address"]]
             subprocess.run(command, env=made.home.environment, check=True, timeout=240)
-        wait_until(lambda: heard() == 4 * groups)
+        wait_until(lambda: heard() == 3 * groups)
     finally:
         made.home.oxiray("stop", "--force")
 
