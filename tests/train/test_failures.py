@@ -101,7 +101,7 @@ def test_a_checkpoint_that_a_rank_died_in_is_not_there(fit, tmp_path: Path, behi
     def die(own: Checkpoint, name: str) -> Checkpoint:
         # Behind a filesystem, the other rank's files stay where they are: it has no staging.
         run = Path(train.get_context().get_storage().path)
-        wait_until(lambda: any((run / place / "first-0").exists() for place in (name, f".{name}.partial")))
+        wait_until(lambda: any((run / place / "first-0").exists() for place in (name, f".{name}.partial/0")))
         os.kill(os.getpid(), signal.SIGKILL)
         return own
 

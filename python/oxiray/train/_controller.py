@@ -368,7 +368,7 @@ class Controller:
                 return name, "; ".join(said)
             manifests = [outcome for _, outcome, _ in outcomes if outcome is not None]
             if len(manifests) == len(outcomes):
-                self.storage.commit(name, manifests)
+                self.storage.commit(name, dict(manifests))
             self.kept.add(_kept.Entry(name, metrics, index, validation))
         except Exception as error:
             return name, f"checkpoint {name} of report {index} could not be kept: {error}. Those kept before are untouched"

@@ -76,15 +76,18 @@ class Exchange:
         entries = await self._meet(key, rank, (metrics, name))
         return next((entries[other][1] for other in sorted(entries) if entries[other][1] is not None), None)
 
-    async def stored(self, rank: int, index: int, outcome: Any) -> Any:
-        """A rank has stored its files, or says why it could not. Returns what the controller made of the checkpoint."""
+    async def stored(self, rank: int, index: int, outcome: Any) -> tuple[bool, Any]:
+        """A rank has stored its files, or says why it could not.
+
+        Returns whether the checkpoint was kept without it, and else what the controller made of the checkpoint.
+        """
         if self._missed(("stored", index), rank):
-            return None
+            return True, None
         if index not in self.kept:
             self.kept[index] = asyncio.get_running_loop().create_future()
         kept = self.kept[index]
         await self._meet(("stored", index), rank, outcome)
-        return await kept
+        return False, await kept
 
     async def settle(self, index: int, outcome: Any, validating: str | None) -> None:
         """The controller has kept a checkpoint, or says why it could not; it names one that it has validated."""

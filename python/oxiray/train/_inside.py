@@ -225,7 +225,7 @@ def _keep(
     """Stores this rank's files, and waits until the checkpoint of all ranks is kept."""
     assert session.storage is not None, "a session with an exchange has a storage"
     rank = session.place.world_rank
-    outcome: Any = {}
+    outcome: Any = (rank, {})
     cause: Exception | None = None
     try:
         if checkpoint is None:
@@ -236,11 +236,14 @@ def _keep(
             outcome = None
         else:
             with checkpoint.as_directory() as folder:
-                outcome = session.storage.store(folder, name)
+                outcome = (rank, session.storage.store(folder, name, rank))
     except Exception as error:
         cause = error
         outcome = f"rank {rank}: {error}"
-    refused = _core.get_one(session.exchange.stored.remote(rank, index, (name, outcome, validation)))
+    is_missed, refused = _core.get_one(session.exchange.stored.remote(rank, index, (name, outcome, validation)))
+    if is_missed:
+        # The checkpoint is kept without this rank's files, whose folder may have been removed under it.
+        return
     if cause is not None:
         raise cause
     if refused is not None:

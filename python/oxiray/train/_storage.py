@@ -23,6 +23,8 @@ MANIFEST = ".manifest.json"
 _CHUNK_BYTES = 4 << 20
 #: How the names of folders end in which a checkpoint is put together.
 _STAGED = ".partial"
+#: Where in such a folder the files are that are committed; each rank's own lie beside it, in a folder of its number.
+_WHOLE = "whole"
 #: Files that are sent to a URL at the same time.
 _UPLOADS_AT_ONCE = 4
 
@@ -98,9 +100,12 @@ class Storage:
         # A URL has no renaming that is whole: there the list of checkpoints alone decides.
         return self.join(f".{checkpoint}{_STAGED}" if self.is_local else checkpoint)
 
-    def store(self, source: str, checkpoint: str) -> Manifest:
+    def store(self, source: str, checkpoint: str, rank: int) -> Manifest:
         """Copies a rank's folder to where the checkpoint is staged; returns what it copied."""
         target = self.staging(checkpoint)
+        if self.is_local:
+            # What a rank has half copied, for which the others do not wait, is not among theirs.
+            target = os.path.join(target, str(rank))
         paths = list(files_of(source))
         for name in sorted({posixpath.dirname(name) for name in paths}):
             self._make_folder(posixpath.join(target, name))
@@ -127,29 +132,48 @@ class Storage:
         self.filesystem.put_file(source, target)
         return checksum(source)
 
-    def commit(self, checkpoint: str, manifests: list[Manifest]) -> None:
-        """Puts what the ranks staged in its place. Raises `CheckpointError` where files are missing here."""
+    def commit(self, checkpoint: str, manifests: dict[int, Manifest]) -> None:
+        """Puts what these ranks staged in its place. Raises `CheckpointError` where files are missing here."""
         staged = self.staging(checkpoint)
-        manifest = self._merged(staged, manifests)
-        for name, (size, _) in manifest.items():
-            found = self._size(posixpath.join(staged, name))
-            if found != size:
-                raise CheckpointError(
-                    f"checkpoint {checkpoint} is not whole at {staged}: {name} has {size} bytes, and {found} are seen from "
-                    "the machine that called fit(). Give RunConfig a storage_path that all machines share, or a URL"
-                )
-        content = json.dumps({"files": manifest}).encode()
-        self._make_folder(staged)
         if not self.is_local:
+            manifest = self._merged(staged, list(manifests.values()))
+            self._check(checkpoint, staged, manifest)
+            self._make_folder(staged)
             self._remove_strangers(staged, manifest)
-            self.filesystem.pipe_file(posixpath.join(staged, MANIFEST), content)
+            self.filesystem.pipe_file(posixpath.join(staged, MANIFEST), json.dumps({"files": manifest}).encode())
             return
-        with open(os.path.join(staged, MANIFEST), "wb") as file:
-            file.write(content)
+        for rank, own in manifests.items():
+            self._check(checkpoint, os.path.join(staged, str(rank)), own)
+        whole = self._gather(staged, manifests)
         final = self.join(checkpoint)
         if os.path.lexists(final):
             shutil.rmtree(final)
-        os.rename(staged, final)
+        os.rename(whole, final)
+        shutil.rmtree(staged, ignore_errors=True)
+
+    def _check(self, checkpoint: str, folder: str, manifest: Manifest) -> None:
+        for name, (size, _) in manifest.items():
+            found = self._size(posixpath.join(folder, name))
+            if found != size:
+                raise CheckpointError(
+                    f"checkpoint {checkpoint} is not whole at {folder}: {name} has {size} bytes, and {found} are seen from "
+                    "the machine that called fit(). Give RunConfig a storage_path that all machines share, or a URL"
+                )
+
+    def _gather(self, staged: str, manifests: dict[int, Manifest]) -> str:
+        """Moves the files of ranks into one folder, with what they are; of files of one name, the last rank's stays."""
+        whole = os.path.join(staged, _WHOLE)
+        merged: Manifest = {}
+        self._make_folder(whole)
+        for rank, own in manifests.items():
+            for folder in sorted({os.path.dirname(name) for name in own}):
+                self._make_folder(os.path.join(whole, folder))
+            for name in own:
+                os.replace(os.path.join(staged, str(rank), name), os.path.join(whole, name))
+            merged.update(own)
+        with open(os.path.join(whole, MANIFEST), "wb") as file:
+            file.write(json.dumps({"files": merged}).encode())
+        return whole
 
     def _remove_strangers(self, folder: str, manifest: Manifest) -> None:
         """Removes what an attempt left there that ended before its checkpoint was whole."""
@@ -169,10 +193,9 @@ class Storage:
         merged: Manifest = {}
         for manifest in manifests:
             for name, sums in manifest.items():
-                path = posixpath.join(staged, name)
                 if merged.setdefault(name, sums) != sums:
                     # Ranks reported different files of one name, and it is not known whose came last.
-                    merged[name] = checksum(path) if self.is_local else (self._size(path) or 0, sums[1])
+                    merged[name] = (self._size(posixpath.join(staged, name)) or 0, sums[1])
         return merged
 
     def _size(self, path: str) -> int | None:
@@ -233,7 +256,7 @@ def _remove_file(path: str) -> None:
 
 def _copy(source: str, target: str) -> tuple[int, int]:
     size = crc = 0
-    # Ranks may report files of the same name: the last one stays, whole.
+    # A file has its name once it is whole.
     beside = f"{target}.{os.getpid()}.new"
     try:
         with open(source, "rb") as reader, open(beside, "wb") as writer:
