@@ -101,9 +101,6 @@ OPTIONS: dict[str, dict[str, tuple[tuple[Any, ...], str]]] = {
         "ignore_version": ((False,), _CLIENT),
         "_credentials": ((None,), _CLIENT),
     },
-    "tqdm": {
-        "position": ((None, 0), "bars are lines of output here, one after the other: desc says whose line it is"),
-    },
     "JobConfig": {
         "code_search_path": (
             (None, [], ()),

@@ -73,7 +73,6 @@ GIVEN = {
         "a",
     ),
     "connect": {"secure": True, "metadata": [], "connection_retries": 1, "ignore_version": True, "_credentials": "a"},
-    "tqdm": {"position": 2},
     "JobConfig": {"code_search_path": ["/x"], "_disable_job_level_lineage_reconstruction": True},
 }
 

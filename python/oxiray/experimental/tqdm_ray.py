@@ -11,14 +11,12 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from oxiray import _without_effect
-
 
 class tqdm:
     """Counts steps and prints how far they are.
 
-    `total` is how many there are, where that is known; `position` has no effect, and is told of once. Iterating over it
-    counts one step an item.
+    `total` is how many there are, where that is known; `position` is where a bar of Ray's
+    stands on a terminal: here bars are lines, one after the other. Iterating over it counts one step an item.
     """
 
     def __init__(
@@ -30,7 +28,6 @@ class tqdm:
         position: int | None = None,
         flush_interval_s: float | None = None,
     ) -> None:
-        _without_effect.tell("tqdm", {"position": position})
         self._iterable = iterable
         self._desc = desc or ""
         self._unit = unit or "it"
