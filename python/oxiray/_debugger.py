@@ -163,13 +163,21 @@ class _Session:
     """The session as the process sees it that stopped."""
 
     def __init__(self, place: str, reason: str, identifier: str | None = None) -> None:
-        import oxiray
-
         self.identifier = identifier or secrets.token_hex(4)
         self.held: list[str] = []
-        options = {"name": self.identifier, "namespace": NAMESPACE, "num_cpus": 0, "scheduling_strategy": "DEFAULT"}
-        self._actor: Any = oxiray.remote(DebugSession).options(**options).remote(_facts(self.identifier, place, reason))
+        try:
+            self._actor = self._begin(place, reason)
+        except ValueError:
+            # Another task, or an attempt before this one, has stopped under this name.
+            self.identifier = f"{self.identifier}-{secrets.token_hex(4)}"
+            self._actor = self._begin(place, reason)
         self.ask("about")
+
+    def _begin(self, place: str, reason: str) -> Any:
+        import oxiray
+
+        options = {"name": self.identifier, "namespace": NAMESPACE, "num_cpus": 0, "scheduling_strategy": "DEFAULT"}
+        return oxiray.remote(DebugSession).options(**options).remote(_facts(self.identifier, place, reason))
 
     def ask(self, method: str, *arguments: object) -> Any:
         """Calls the session, after all that was printed."""
@@ -261,7 +269,8 @@ def set_trace(breakpoint_uuid: object = None) -> None:
     `breakpoint()` does the same in workers, unless PYTHONBREAKPOINT says otherwise.
 
     Args:
-        breakpoint_uuid: What `oxiray debug` is told to name this stop by; made up where it is None.
+        breakpoint_uuid: What `oxiray debug` is told to name this stop by, as text or as bytes; made up where it is None,
+            and made longer where another stop has it.
     """
     frame = sys._getframe().f_back
     assert frame is not None, "somebody has called this"
@@ -269,7 +278,8 @@ def set_trace(breakpoint_uuid: object = None) -> None:
     if not _core.is_connected() or (has_terminal and not _core.context()["is_worker"]):
         pdb.Pdb().set_trace(frame)
         return
-    stop_at(frame, None if breakpoint_uuid is None else str(breakpoint_uuid))
+    named = breakpoint_uuid.decode(errors="replace") if isinstance(breakpoint_uuid, bytes) else breakpoint_uuid
+    stop_at(frame, None if named is None else str(named))
 
 
 def is_post_mortem() -> bool:

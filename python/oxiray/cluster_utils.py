@@ -70,6 +70,8 @@ class Node:
         With `wait` none of them runs any more when this returns: a worker that outlived its daemon by a moment would
         answer another call.
         """
+        # Another cluster may get its address.
+        _switches.of_started.pop(self.address, None)
         if not self.is_alive():
             if check_alive:
                 raise RuntimeError(f"node {self.node_id} is dead already: check is_alive() first")

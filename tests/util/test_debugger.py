@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import ray
+from oxiray import _debugger
 from watching import wait_until
 
 _PROGRAM = "import sys; sys.argv[0] = 'oxiray'; from oxiray._cli import main; main()"
@@ -109,11 +110,15 @@ def test_a_stop_has_the_name_that_it_was_given() -> None:
     def named() -> int:
         from ray.util import pdb
 
-        pdb.set_trace(breakpoint_uuid="mine")
+        pdb.set_trace(breakpoint_uuid=b"mine")
         return 3
 
     result = named.remote()
     assert stopped()["session"] == "mine"
+    # The name is taken: a second stop is found by what its task prints.
+    second = _debugger._Session("here", "", "mine")
+    assert second.identifier.startswith("mine-")
+    second.end()
     assert debug("mine", typed="c\n")[0] == 0
     assert ray.get(result, timeout=60) == 3
 

@@ -282,8 +282,12 @@ fn title(one: &Found) -> String {
 }
 
 /// The last lines that the task or the processes of the actor with this identifier printed, wherever they ran: of each file that has
-/// some at most so many, under its name.
-pub(crate) fn last_lines(found: &FoundSession, wanted: &LogSelector, lines: u32) -> anyhow::Result<Vec<String>> {
+/// some at most so many lines and bytes, under its name.
+pub(crate) fn last_lines(
+    found: &FoundSession,
+    wanted: &LogSelector,
+    (lines, bytes_max): (u32, usize),
+) -> anyhow::Result<Vec<String>> {
     let mut visitor = visit::begin_reading(found)?;
     let filters = vec![json::filter("state".into(), false, "ALIVE".into())];
     let asked = StateQuery { kind: StateKind::Nodes, filters, limit: NODES_MAX, ..StateQuery::default() };
@@ -302,6 +306,7 @@ pub(crate) fn last_lines(found: &FoundSession, wanted: &LogSelector, lines: u32)
         let mut bytes = Vec::new();
         read_one(&mut source, one, lines.into(), |piece| {
             bytes.extend_from_slice(piece);
+            bytes.drain(..bytes.len().saturating_sub(bytes_max));
             Ok(())
         })?;
         if !bytes.is_empty() {

@@ -100,7 +100,8 @@ fn in_words(owner: &ObjectProcess) -> String {
     let label = label.unwrap_or_default();
     match (owner.role, owner.pid) {
         (ProcessRole::Gone, _) => format!("a process that is gone, {}", owner.id),
-        (ProcessRole::Worker, Some(pid)) => format!("worker {pid}{label}"),
+        // Processes of two machines may have one number.
+        (ProcessRole::Worker, Some(pid)) => format!("worker {pid}{label}, {}", owner.id),
         (ProcessRole::Worker, None) => format!("worker {}{label}", owner.id),
         (ProcessRole::Driver, _) => format!("driver {}", owner.id),
     }
@@ -183,7 +184,7 @@ fn store_line(store: &StoreState, units: Units) -> String {
 mod tests {
     use super::*;
     use crate::table::Printing;
-    use oxiray_ids::ObjectId;
+    use oxiray_ids::{ObjectId, WorkerId};
 
     #[test]
     fn references_are_grouped_and_placed() {
@@ -222,7 +223,10 @@ mod tests {
         add_owners(&mut rows, &[held]);
         let text = grouped(&rows, &options(GroupBy::Owner, false));
         assert!(
-            text.contains("1 reference to objects of worker 71 (load), to 2.000 MB: 1 LOCAL_REFERENCE\n"),
+            text.contains(&format!(
+                "1 reference to objects of worker 71 (load), {}, to 2.000 MB: 1 LOCAL_REFERENCE\n",
+                WorkerId::default()
+            )),
             "{text}"
         );
         assert!(text.contains("1 reference to objects of driver 7 on 10.0.0.1,"), "{text}");

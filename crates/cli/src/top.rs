@@ -370,7 +370,7 @@ impl Watch {
             _ => (None, None),
         };
         let wanted = LogSelector { actor, task, ..LogSelector::default() };
-        crate::logs::last_lines(&self.found, &wanted, LOG_LINES as u32)
+        crate::logs::last_lines(&self.found, &wanted, (LOG_LINES as u32, LOG_BYTES))
     }
 
     fn stop_job(&self, id: &str) -> anyhow::Result<Vec<String>> {
