@@ -20,10 +20,14 @@ impl World {
         let dead = self.nodes.iter().filter(|node| !node.is_alive).count();
         let upheavals = self.troubles + (self.nodes.len() + dead) as u64;
         self.standstill.note_troubles(self.now, upheavals, TROUBLE_LONGEST);
-        let stuck = in_vain(&self.waiting(), &self.gpus_of_nodes());
+        let (waiting, gpus) = (self.waiting(), self.gpus_of_nodes());
+        let stuck = in_vain(&waiting, &gpus);
         let told: BTreeSet<ProcessIndex> =
             stuck.iter().copied().filter(|process| self.is_to_be_found(*process)).collect();
-        if let Some((process, for_so_long)) = self.standstill.look(self.now, &stuck, &told) {
+        // A node that is drained takes nothing more, and the operator may think better of it.
+        let lasting = gpus.into_iter().filter(|(node, _)| !self.standstill.drained.contains(node)).collect();
+        let accusable = &stuck | &in_vain(&waiting, &lasting);
+        if let Some((process, for_so_long)) = self.standstill.look(self.now, &accusable, &told) {
             panic!(
                 "DEADLOCK-4: process {process} waits for what others hold who cannot go on, for {for_so_long} µs, and no call fails"
             );

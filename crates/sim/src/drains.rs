@@ -29,6 +29,7 @@ impl World {
         self.log.line(self.now, format_args!("node {node} is to be emptied: {asked:?}"));
         // It ends the node, and what the network does then is no fault of the node's.
         self.troubles += 1;
+        self.standstill.drained.insert(node);
         self.wake(0);
         self.nodes[0].core.drain_asked(VISITOR, &asked);
         self.after_event(0);

@@ -15,6 +15,8 @@ use std::time::Duration;
 const FIRST_HEAD: u8 = 200;
 /// How long a cluster is without a head at most.
 const ABSENCE_LONGEST: Micros = 5 * SECOND;
+/// How long a write takes at most once it is calm: the head publishes nothing until it has ended, its questions neither.
+const WRITE_LONGEST: Micros = SECOND;
 
 /// How long a head that comes waits for the members of the last one, which all come as others here.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -73,7 +75,8 @@ impl World {
     /// The head has rows written, which takes a while.
     pub(crate) fn write_down(&mut self, changes: Vec<Change>) {
         let usual = if self.chance.odds(50) { 500 * MILLISECOND } else { 2 * MILLISECOND };
-        let at = self.now + self.chance.delay(usual);
+        let latest = self.now.max(self.options.calm_at) + WRITE_LONGEST;
+        let at = (self.now + self.chance.delay(usual)).min(latest);
         self.disk.writing = Some(changes);
         self.agenda.plan(at, Event::Written);
     }

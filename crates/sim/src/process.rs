@@ -275,6 +275,7 @@ impl World {
         let most = self.calls.most_begun.get(&spec.number).copied().expect("somebody made the call");
         let begun = self.calls.begun.entry(spec.number).or_default();
         *begun += 1;
+        self.calls.begun_at = self.now;
         assert!(*begun <= most, "PROGRAM-2: call {} is begun {begun} times of {most}", spec.number);
         if call.function.is_empty() && most == 1 {
             let task = call.task;

@@ -123,6 +123,8 @@ impl Seen {
 pub(crate) struct Standstill {
     /// What those children need that need devices, by their results.
     pub(crate) needs: BTreeMap<ObjectId, Need>,
+    /// Nodes that somebody asked to drain.
+    pub(crate) drained: BTreeSet<usize>,
     looked: u64,
     /// When each process was seen so first, without a break, and last.
     since: BTreeMap<usize, u64>,
@@ -148,15 +150,16 @@ impl Standstill {
         }
     }
 
-    /// These cannot go on now, and the head is to find some of them; who is not found in time, and for how long that is so.
+    /// Of these the head may say now that they cannot go on, and it is to find some of them; who is not found in time, and for
+    /// how long that is so.
     pub(crate) fn look(
         &mut self,
         now: u64,
-        stuck: &BTreeSet<usize>,
+        accusable: &BTreeSet<usize>,
         to_be_found: &BTreeSet<usize>,
     ) -> Option<(usize, u64)> {
         self.looked = now;
-        self.last.extend(stuck.iter().map(|process| (*process, now)));
+        self.last.extend(accusable.iter().map(|process| (*process, now)));
         if now < self.troubled_until {
             self.since.clear();
             return None;

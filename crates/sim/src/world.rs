@@ -20,8 +20,10 @@ pub(crate) type NodeIndex = usize;
 pub(crate) type ProcessIndex = usize;
 pub(crate) type StreamIndex = usize;
 
-/// How long everything may take to come to rest once nothing goes wrong any more.
+/// How long everything may take to come to rest once nothing goes wrong any more and the last call has begun.
 const REST_LIMIT: Micros = 300 * SECOND;
+/// How long at most, with all calls: each may hold a device while its children wait for a node that never comes.
+const REST_LONGEST: Micros = 10 * REST_LIMIT;
 /// How often it is looked whether it has.
 const LOOK_PERIOD: Micros = SECOND;
 
@@ -33,6 +35,8 @@ pub(crate) struct Calls {
     /// How often each may be begun at most, and was; by whom it was made, where that matters.
     pub(crate) most_begun: BTreeMap<u64, u32>,
     pub(crate) begun: BTreeMap<u64, u32>,
+    /// When the last one was begun.
+    pub(crate) begun_at: Micros,
     pub(crate) callers: BTreeMap<u64, ProcessIndex>,
     /// The last one of each caller that each actor's process has begun.
     pub(crate) last_begun: BTreeMap<(ProcessIndex, ProcessIndex), u64>,
@@ -143,7 +147,8 @@ impl World {
                 if unrest.is_empty() {
                     return;
                 }
-                let has_time = self.now < self.options.calm_at + REST_LIMIT;
+                let has_time = self.now < self.calls.begun_at.max(self.options.calm_at) + REST_LIMIT
+                    && self.now < self.options.calm_at + REST_LONGEST;
                 assert!(has_time, "nobody waits for ever, and nothing is left:\n  {}", unrest.join("\n  "));
             }
         }
