@@ -110,12 +110,7 @@ impl HeadCore {
             if orders.is_empty() {
                 return;
             }
-            self.lend_out(|own| {
-                for order in orders {
-                    own.head_said(order);
-                }
-                own.tell_state();
-            });
+            self.lend_out(|own| orders.into_iter().for_each(|order| own.head_said(order)));
         }
     }
 
@@ -203,7 +198,7 @@ impl HeadCore {
             self.notice_never_placed();
             self.look_after_waiting();
             self.start_submissions();
-            self.exchange();
+            self.settle_own();
             if !self.pending.is_due {
                 return;
             }
