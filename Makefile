@@ -21,9 +21,10 @@
 #   hogs   tasks and actors that take all memory beside honest ones, in a container of 2 GiB and in a pod, for HOGS_SECONDS (10 minutes) each; as root
 #   simulate  clusters simulated under seeds, 20,000 of them or SEEDS=A..B; `make test` runs the first 2,000
 #   mutations  each invariant of ARCHITECTURE.md broken on purpose in a copy of the tree, and a test that says so; MUTATIONS=NAME for one
-#   fuzz   clients, workers and members that say anything, for FUZZ_SECONDS (60), from FUZZ_SEED on (random, printed); `make test` runs a few seeds
+#   fuzz   clients, workers and members that say anything, for FUZZ_SECONDS (60), from FUZZ_SEED on (random, printed), and any bytes to records, the ring and values for as long each; `make test` runs a few seeds
 #   fuzz-porch  requests at the dashboard's door, found by what they cover (cargo-fuzz), for COVERAGE_SECONDS (600); fuzz-frames: frames of the wire
 #   sanitize  the tests of the crates that touch memory by hand, under AddressSanitizer
+#   miri   the tests of values and of the store's bookkeeping under Miri, whose toolchain rustup installs beside the others
 #   spill-s3  12 GiB of objects spilled to a disk and to a server that speaks S3, which is killed meanwhile, and read back, with the rates
 #   memory 1,000,000 tasks from one driver: its memory and the daemon's must not grow
 #   bench-operator  500 pods made by the operator against the API stand-in: time and requests; writes benches/OPERATOR.md
@@ -46,7 +47,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := demo
-.PHONY: demo test test-dashboard browser docs-pictures page-pictures ray-wheel ready-to-test compatibility bench bench-scheduler bench-scale bench-preload bench-train bench-isolation bench-pages bench-libraries bench-operator test-outage ecosystem third-parties libraries libraries-on-ray library-names soak chaos hogs simulate mutations fuzz fuzz-porch fuzz-frames sanitize memory spill-s3 lint wheel wheels test-packages packaging-tools advisories docs cuda-example clean venv network-tools etcd slurm
+.PHONY: demo test test-dashboard browser docs-pictures page-pictures ray-wheel ready-to-test compatibility bench bench-scheduler bench-scale bench-preload bench-train bench-isolation bench-pages bench-libraries bench-operator test-outage ecosystem third-parties libraries libraries-on-ray library-names soak chaos hogs simulate mutations fuzz fuzz-porch fuzz-frames sanitize miri memory spill-s3 lint wheel wheels test-packages packaging-tools advisories docs cuda-example clean venv network-tools etcd slurm
 
 # In a container everybody is root, and pip's advice on that helps nobody.
 export PIP_ROOT_USER_ACTION := ignore
@@ -179,6 +180,7 @@ chaos: venv $(BUILD)/fuzz-made
 
 fuzz: $(NATIVE)
 	cargo run --release --locked -p oxiray-fuzz -- --daemon $(NATIVE) --seconds $(FUZZ_SECONDS) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
+	scripts/fuzz-bytes $(FUZZ_SECONDS)
 
 # A workspace of its own (fuzz/), which `make` builds nowhere else. What is found is kept in .build/fuzz: inputs that cover something
 # new in corpus, those that do harm in harm, each of which `fuzz/run TARGET FILE` does again.
@@ -193,6 +195,15 @@ $(BUILD)/fuzz/bin/cargo-fuzz:
 SANITIZED := values store records wire processes fence
 sanitize:
 	ASAN_OPTIONS=detect_leaks=0 RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address cargo test --locked --no-fail-fast --target $(HOST) --target-dir $(TARGET)/sanitized $(SANITIZED:%=-p oxiray-%)
+
+# Two tests, of any order of events and of a million objects, are too much for an interpreter. Proptest looks for its files, which isolation would not let it.
+MIRI := nightly-2026-05-20
+miri: export MIRIFLAGS := -Zmiri-disable-isolation
+miri: export PROPTEST_CASES := 8
+miri:
+	rustup toolchain install $(MIRI) --profile minimal --component miri,rust-src
+	cargo +$(MIRI) miri test --locked --target-dir $(TARGET)/miri -p oxiray-values
+	cargo +$(MIRI) miri test --locked --target-dir $(TARGET)/miri -p oxiray-store --lib -- book class checksum --skip orders --skip a_million
 
 hogs: venv $(BUILD)/operator-made
 	$(VENV)/bin/python tests/soak/hogs.py --seconds $(HOGS_SECONDS)
