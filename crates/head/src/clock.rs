@@ -28,6 +28,7 @@ pub(crate) enum Alarm {
     Recall,
     Deadlocks,
     KeptRoom,
+    QueueScan,
     Preemption,
 }
 

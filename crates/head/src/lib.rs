@@ -60,6 +60,7 @@ mod outbox;
 mod placement_groups;
 mod preemption;
 mod queue;
+mod queue_scan;
 mod resumption;
 mod submissions;
 mod suspicion;

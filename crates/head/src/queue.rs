@@ -8,6 +8,7 @@ use crate::demands::Need;
 use crate::fairness::Fairness;
 use crate::large::LargeRequests;
 use crate::preemption::Preemptions;
+use crate::queue_scan::QueueScan;
 use oxiray_ids::{ActorId, JobId, LeaseRequestNumber, ObjectId, PlacementGroupId};
 use oxiray_machine::environments::Environments;
 use oxiray_machine::{GroupMembership, Key};
@@ -77,6 +78,7 @@ pub(crate) type Shortages = HashMap<ResourceRequest, Instant>;
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     pub(crate) queue: WaitQueue<JobId, u64, Need>,
+    pub(crate) scan: QueueScan,
     /// Who stands behind each ticket, in the queue or out of it.
     pub(crate) wanted: BTreeMap<u64, PendingRequest>,
     pub(crate) environments: Environments<Need>,

@@ -224,6 +224,7 @@ impl HeadCore {
                 Alarm::Changes => self.figures.following.alarm_rang(),
                 Alarm::Chronicle => self.figures.readers.alarm_rang(),
                 Alarm::Recall => self.recall_leases(),
+                Alarm::QueueScan => self.pending.scan.alarm_rang(),
                 Alarm::KeptRoom => self.room_is_kept_no_longer(),
                 Alarm::Preemption => self.look_for_preemption(),
                 Alarm::Deadlocks => self.look_for_deadlocks(),

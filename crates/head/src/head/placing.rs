@@ -2,7 +2,9 @@
 
 use super::HeadCore;
 use super::bundle_placement::BundlePlacement;
+use crate::clock::Alarm;
 use crate::demands::Need;
+use crate::queue_scan::{GO_ON_AFTER, QueueScan};
 use oxiray_ids::{JobId, NodeId, ObjectId};
 use oxiray_machine::Key;
 use oxiray_scheduler::{BundlePart, Claimant, Found, Near, ResourceRequest};
@@ -24,14 +26,32 @@ pub(super) enum Share {
 struct Round {
     /// How many more may be served.
     budget: usize,
+    scan: QueueScan,
     /// What no node can meet.
     refused: Vec<ResourceRequest>,
 }
 
+impl Round {
+    /// Whether the next class is tried.
+    fn tries_next(&mut self) -> bool {
+        if self.budget == 0 {
+            self.scan.stop();
+        }
+        self.budget > 0 && self.scan.tries_next()
+    }
+
+    /// The one that was tried was served.
+    fn serves(&mut self) {
+        self.budget -= 1;
+        self.scan.was_served();
+    }
+}
+
 impl HeadCore {
-    /// Serves whoever can be served, at most `budget` of them.
-    pub(super) fn serve_queue(&mut self, budget: usize) -> Vec<(u64, Share)> {
-        let mut round = Round { budget, ..Round::default() };
+    /// Serves whoever can be served, at most `budget` of them, since something changed or to go on with the last round.
+    pub(super) fn serve_queue(&mut self, budget: usize, has_changed: bool) -> Vec<(u64, Share)> {
+        let mut round = Round { budget, scan: std::mem::take(&mut self.pending.scan), ..Round::default() };
+        round.scan.begin(has_changed);
         let mut queue = std::mem::take(&mut self.pending.queue);
         let mut shares = std::mem::take(self.pending.fairness.shares());
         let served = queue.serve(&mut shares, |claimant, need, ticket| {
@@ -41,13 +61,21 @@ impl HeadCore {
             if self.pending.fairness.stands_back(claimant, self.clock.now) {
                 return None;
             }
+            if !round.tries_next() {
+                return None;
+            }
             let share = self.share_for(resource_request, claimant, *ticket, &mut round)?;
+            round.serves();
             self.pending.fairness.is_served(claimant, resource_request);
             self.pending.large.waits_no_more(*ticket);
             Some(share)
         });
         *self.pending.fairness.shares() = shares;
         self.pending.queue = queue;
+        if round.scan.end() {
+            self.clock.alarm_at(self.clock.now + GO_ON_AFTER, Alarm::QueueScan);
+        }
+        self.pending.scan = round.scan;
         for resource_request in round.refused {
             self.no_node_can(&resource_request);
         }
@@ -72,8 +100,11 @@ impl HeadCore {
             self.pending.large.waits_no_more(ticket);
             return Some(Share::BundlePlacement(room));
         }
-        round.budget = round.budget.checked_sub(1)?;
+        if !round.tries_next() {
+            return None;
+        }
         let (member, parts) = self.share_within(need)?;
+        round.serves();
         Some(Share::On(member, need.clone(), parts))
     }
 
@@ -84,7 +115,6 @@ impl HeadCore {
         ticket: u64,
         round: &mut Round,
     ) -> Option<Share> {
-        round.budget = round.budget.checked_sub(1)?;
         let arguments = self.bytes_by_node(&self.reads_of(ticket));
         let near = Near { home: Some(self.home_of(ticket)), arguments: &arguments };
         let mut found = self.members.fleet.find(resource_request, &near);

@@ -27,12 +27,14 @@ pub(super) const STARTING_MAX: usize = 64;
 impl HeadCore {
     /// Serves whoever can be served now. Returns whether there was reason to look.
     pub(super) fn serve(&mut self) -> bool {
-        if !std::mem::take(&mut self.pending.is_due) || self.pending.queue.is_empty() {
+        let has_changed = std::mem::take(&mut self.pending.is_due);
+        let goes_on = self.pending.scan.take_goes_on();
+        if !(has_changed || goes_on) || self.pending.queue.is_empty() {
             return false;
         }
         let kept_on: Vec<NodeId> =
             self.pending.large.kept().into_iter().flat_map(|kept| kept.places.keys().copied()).collect();
-        for (ticket, share) in self.serve_queue(STARTING_MAX.saturating_sub(self.workers.starting)) {
+        for (ticket, share) in self.serve_queue(STARTING_MAX.saturating_sub(self.workers.starting), has_changed) {
             let wanted = self.pending.wanted.remove(&ticket).expect("a ticket in the queue has someone who wants it");
             let is_over = !self.jobs.details.contains_key(&wanted.claimant.job);
             match share {

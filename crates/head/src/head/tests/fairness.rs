@@ -99,6 +99,24 @@ fn where_a_recalled_lease_does_not_come_back_another_is_recalled() {
     assert_eq!(world.grants_of(first).len(), 4, "nobody else waits: it is its own again");
 }
 
+/// SCAN-1.
+#[test]
+fn hundreds_of_kinds_of_requests_that_nothing_has_room_for_keep_nobody_from_what_is_free() {
+    for kinds in [100, 700] {
+        let mut world = World::new(2, 1);
+        let driver = world.driver();
+        world.say(driver, request(0, &[GPU]));
+        world.granted(driver, 0);
+        for number in 1..=kinds {
+            world.say(driver, request(number, &[GPU, ("CPU", number)]));
+        }
+        world.say(driver, request(kinds + 1, &[CPU]));
+        world.pass(ms(200));
+        world.granted(driver, kinds + 1);
+        assert_eq!(world.grants_of(driver).len(), 2, "the GPU is held");
+    }
+}
+
 #[test]
 fn leases_with_devices_have_a_longer_term() {
     let mut world = World::new(1, 1);
