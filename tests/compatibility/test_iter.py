@@ -73,6 +73,16 @@ def test_shards():
     assert [list(shard) for shard in it.shards()] == [[1, 3], [2, 4]]
     assert list(it.get_shard(1)) == [2, 4]
     assert list(it.select_shards([1]).gather_sync()) == [2, 4]
+    assert list(it.select_shards([1, 0]).gather_sync()) == [1, 2, 3, 4]
+    with pytest.raises(ValueError, match="at least one shard must be selected"):
+        it.select_shards([])
+
+
+def test_times_of_batches_are_not_below_zero():
+    it = from_items([1, 2])
+    for read in (lambda: it.gather_async(batch_ms=-1), lambda: it.get_shard(0, batch_ms=-1)):
+        with pytest.raises(ValueError, match="batch time must be positive"):
+            read()
 
 
 def test_unions():
@@ -80,6 +90,17 @@ def test_unions():
     assert sorted(it.gather_sync()) == [1, 2, 3, 4]
     first, second = from_items([1, 2], 1).gather_sync(), from_items([3, 4], 1).gather_sync()
     assert sorted(first.union(second)) == [1, 2, 3, 4]
+
+
+def test_unions_by_weight():
+    def read(items):
+        return from_items(items, 1).gather_sync()
+
+    assert list(read([1, 2, 3, 4]).union(read([5, 6]), round_robin_weights=[2, 1])) == [1, 2, 5, 3, 4, 6]
+    halves = list(read([1, 2, 3]).union(read([4, 5, 6]), round_robin_weights=[0.5, 1]))
+    assert sorted(halves) == [1, 2, 3, 4, 5, 6] and [one for one in halves if one > 3] == [4, 5, 6]
+    with pytest.raises(ValueError, match="Length of round robin weights must equal number of iterators total"):
+        read([1]).union(read([2]), read([3]), round_robin_weights=[1, 2])
 
 
 def test_local_transformations():

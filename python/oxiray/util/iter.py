@@ -184,10 +184,11 @@ class ParallelIterator(_Transformable):
     def gather_async(self, batch_ms: int = 0, num_async: int = 1) -> LocalIterator:
         """The items of all shards as they come: what `batch_ms` milliseconds give at a time, and `num_async` requests ahead.
 
-        Raises `ValueError` for less than one request.
+        Raises `ValueError` for less than one request, and for a time below zero.
         """
         if num_async < 1:
             raise ValueError("queue depth must be positive: num_async is how many requests each shard has at a time")
+        _check_time(batch_ms)
         return self._local(lambda metrics: _asynchronous(self._begun(), batch_ms, num_async, metrics), ".gather_async()")
 
     def _local(self, read: Callable[[MetricsContext], Iterator[Any]], name: str) -> LocalIterator:
@@ -210,11 +211,16 @@ class ParallelIterator(_Transformable):
         return ParallelIterator(sets, f"ParallelUnion[{self}, {other}]", [*self.parent_iterators, *other.parent_iterators])
 
     def select_shards(self, shards_to_keep: list[int]) -> ParallelIterator:
-        """Only the shards of these numbers. Raises `ValueError` where there are several sets of actors, as after `union`."""
+        """Only the shards of these numbers, in the order that they have here.
+
+        Raises `ValueError` where there are several sets of actors, as after `union`, and for no numbers.
+        """
         if len(self.actor_sets) > 1:
             raise ValueError("select_shards() is not allowed after union(): select the shards of each before")
+        if not shards_to_keep:
+            raise ValueError("at least one shard must be selected")
         (one,) = self.actor_sets
-        actors = [one.actors[index] for index in shards_to_keep]
+        actors = [actor for index, actor in enumerate(one.actors) if index in shards_to_keep]
         name = f"{self.name}.select_shards({len(shards_to_keep)} total)"
         return ParallelIterator([_ActorSet(actors, one.transforms)], name, self.parent_iterators)
 
@@ -227,9 +233,13 @@ class ParallelIterator(_Transformable):
         return [self.get_shard(index) for index in range(self.num_shards())]
 
     def get_shard(self, shard_index: int, batch_ms: int = 0, num_async: int = 1) -> LocalIterator:
-        """An iterator over one shard. Raises `ValueError` where there is none of this number, or for less than one request."""
+        """An iterator over one shard.
+
+        Raises `ValueError` where there is none of this number, for less than one request, and for a time below zero.
+        """
         if num_async < 1:
             raise ValueError("num async must be positive: it is how many requests the shard has at a time")
+        _check_time(batch_ms)
         if not 0 <= shard_index < self.num_shards():
             raise ValueError(f"Shard index out of range: {shard_index} of {self.num_shards()}")
         found = [(actor, one.transforms) for one in self.actor_sets for actor in one.actors][shard_index]
@@ -319,13 +329,19 @@ class LocalIterator(_Transformable):
     ) -> LocalIterator:
         """The items of all in turn, of each as many as its weight says, by default one; "*" is all that it has.
 
-        They come in that order with `deterministic` and without. Raises `ValueError` for what is no `LocalIterator`.
+        Of a weight such as 1.5 the half is one item in every second turn, by chance; a weight of zero takes nothing. The items
+        come in that order with `deterministic` and without. Raises `ValueError` for what is no `LocalIterator`, and where there
+        are not as many weights as iterators.
         """
         for other in others:
             if not isinstance(other, LocalIterator):
                 raise ValueError(f"other must be of type LocalIterator, got {type(other)}")
         sources = [self, *others]
         weights = round_robin_weights or [1] * len(sources)
+        if len(weights) != len(sources):
+            raise ValueError(
+                f"Length of round robin weights must equal number of iterators total: there are {len(weights)} weights for {len(sources)} iterators"
+            )
         metrics = SharedMetrics(parents=[source.shared_metrics for source in sources])
         name = f"LocalUnion[{', '.join(map(str, sources))}]"
         return LocalIterator(lambda: _weighted([(iter(s), w) for s, w in zip(sources, weights)]), metrics, name=name)
@@ -388,6 +404,11 @@ class _ActorSet:
         self.transforms = transforms
 
 
+def _check_time(batch_ms: int) -> None:
+    if batch_ms < 0:
+        raise ValueError(f"batch time must be positive or zero: batch_ms is {batch_ms}")
+
+
 def _within(batch_ms: int, read: Callable[[], Any]) -> list[Any]:
     items = [read()]
     until = time.monotonic() + batch_ms / 1000
@@ -399,11 +420,19 @@ def _within(batch_ms: int, read: Callable[[], Any]) -> list[Any]:
     return items
 
 
+def _by_chance(weight: float) -> int:
+    """A whole number that is `weight` on average."""
+    whole = int(weight)
+    return whole + (random.random() < weight - whole)
+
+
 def _weighted(sources: list[tuple[Iterator[Any], Any]]) -> Iterator[Any]:
+    # Nothing is ever taken of the others, which would be asked forever.
+    sources = [(items, weight) for items, weight in sources if weight == "*" or weight > 0]
     while sources:
         for source in list(sources):
             items, weight = source
-            count = None if weight == "*" else max(int(weight), 1)
+            count = None if weight == "*" else _by_chance(weight)
             given = 0
             for item in itertools.islice(items, count):
                 given += 1
