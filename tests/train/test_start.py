@@ -225,6 +225,47 @@ def test_a_backend_of_the_programs_own(fit, tmp_path: Path) -> None:
     assert (tmp_path / "shut").exists()
 
 
+def test_a_backend_is_told_of_the_end_of_every_attempt(fit, tmp_path: Path) -> None:
+    """What it keeps in the controller, as a tracker, is let go of after a failure too; what it raises then hides nothing."""
+
+    class Tracking(Backend):
+        def on_start(self, worker_group: Any, backend_config: BackendConfig) -> None:
+            (tmp_path / "attempts").open("a").write("begun\n")
+
+        def on_shutdown(self, worker_group: Any, backend_config: BackendConfig) -> None:
+            assert worker_group.execute_single(1, lambda: 3) == 3
+            (tmp_path / "attempts").open("a").write(f"failed={worker_group.has_failed}\n")
+            if worker_group.has_failed:
+                raise ValueError("the tracker is gone")
+
+    class TrackingConfig(BackendConfig):
+        @property
+        def backend_cls(self) -> type[Backend]:
+            return Tracking
+
+    def function() -> str:
+        if train.get_context().get_world_rank() == 0 and len((tmp_path / "attempts").read_text().split()) == 1:
+            raise RuntimeError("the first attempt fails")
+        return "trained"
+
+    assert fit(function, backend_config=TrackingConfig(), failures=1).return_value == "trained"
+    assert (tmp_path / "attempts").read_text().split() == ["begun", "failed=True", "begun", "failed=False"]
+
+
+@pytest.mark.parametrize("config", [TorchConfig(), JaxConfig()])
+def test_ranks_are_not_asked_to_leave_together_after_one_failed(config: BackendConfig) -> None:
+    class Failed:
+        has_failed = True
+
+        def __len__(self) -> int:
+            return 2
+
+        def execute(self, *args: Any) -> None:
+            raise AssertionError("the rank that failed never comes")
+
+    config.backend_cls().on_shutdown(Failed(), config)
+
+
 def test_jax_is_told_who_is_who(fit) -> None:
     """With a module that stands in for JAX and notes what it is asked for."""
 

@@ -148,10 +148,10 @@ class Controller:
             self.progress.note(f"{group.size} workers began after {time.monotonic() - begun:.2f} s: {_failing.places(group)}")
             ended = self._supervise(group)
             if ended.failures:
+                group.has_failed = True
                 ended.is_preempted = _failing.is_preempted(ended.failures, group, leaving_nodes())
-            else:
-                started = group
-                leave = lambda: self._backend.on_shutdown(started, self._run.backend_config)  # noqa: E731
+            started = group
+            leave = lambda: self._backend.on_shutdown(started, self._run.backend_config)  # noqa: E731
             return ended
         finally:
             self.progress.flush()

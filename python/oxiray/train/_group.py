@@ -57,6 +57,8 @@ class Group:
         self.workers: list[Worker] = []
         #: How long the workers may take for one step of their start or end, in seconds; None for ever.
         self.patience_s: float | None = None
+        #: Whether a rank has failed, so that the others may never come to the end of a collective operation.
+        self.has_failed = False
         self._expected: set[Any] = set()
         #: Ranks that the others do not wait for any more.
         self.excused: set[int] = set()
@@ -202,7 +204,7 @@ class Group:
 
     def execute_single(self, rank: int, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Runs a function in one worker; returns what it returned."""
-        return _api.get(self.execute_single_async(rank, function, *args, **kwargs))
+        return _api.get(self.execute_single_async(rank, function, *args, **kwargs), timeout=self.patience_s)
 
     def excuse(self, ends: dict[str, int | None]) -> set[int]:
         """Has the others not wait for ranks of these machines, each with the millisecond since 1970 at which it ends, where that
@@ -222,7 +224,10 @@ class Group:
         try:
             if leave is not None:
                 leave()
-        except (exceptions.RayError, TimeoutError) as error:
+        except Exception as error:
+            # What a rank raised matters more than what the backend raises after it.
+            if not self.has_failed and not isinstance(error, (exceptions.RayError, TimeoutError)):
+                raise
             self._say(f"the workers could not leave their process group: {error}")
         finally:
             if _core.is_connected():

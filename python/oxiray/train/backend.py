@@ -26,7 +26,8 @@ class Backend:
         """The training function is about to run."""
 
     def on_shutdown(self, worker_group: Any, backend_config: BackendConfig) -> None:
-        """Every rank's training function has returned."""
+        """The attempt is over: every rank's training function has returned, or one of them failed (`worker_group.has_failed`)
+        and the workers are about to be killed. Calls to workers that do not answer fail after 30 s."""
 
 
 class BackendConfig:

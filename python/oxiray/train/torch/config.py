@@ -113,8 +113,9 @@ class TorchBackend(Backend):
         )
 
     def on_shutdown(self, worker_group: Any, backend_config: BackendConfig) -> None:
-        """Ends the process group."""
-        worker_group.execute(_leave)
+        """Ends the process group. Of a group that failed it ends with the workers: they may wait in it for the rank that failed."""
+        if not worker_group.has_failed:
+            worker_group.execute(_leave)
 
 
 def _is_there(name: str) -> bool:

@@ -43,7 +43,8 @@ class _JaxBackend(Backend):
         worker_group.execute(_join, platform, host, port, size, slices)
 
     def on_shutdown(self, worker_group: Any, backend_config: BackendConfig) -> None:
-        if len(worker_group) > 1:
+        # Ranks leave together: of a group that failed, the others would wait for the one that cannot.
+        if len(worker_group) > 1 and not worker_group.has_failed:
             worker_group.execute(_leave)
 
 
