@@ -109,6 +109,69 @@ class JobDetails(_Model):
     driver_exit_code: int | None = None
 
 
+#: What is said of a job of which nothing else is known, by where it stands.
+_MESSAGES = {
+    JobStatus.RUNNING: "Job is currently running.",
+    JobStatus.STOPPED: "Job was intentionally stopped.",
+    JobStatus.SUCCEEDED: "Job finished successfully.",
+    JobStatus.FAILED: "Job failed.",
+}
+
+
+@dataclass
+class JobInfo:
+    """What programs keep of a job that was submitted; clients answer with `JobDetails`. Times are milliseconds since 1970."""
+
+    status: JobStatus
+    entrypoint: str
+    message: str | None = None
+    error_type: JobErrorType | None = None
+    start_time: int | None = None
+    end_time: int | None = None
+    metadata: dict[str, str] | None = None
+    runtime_env: dict[str, Any] | None = None
+    entrypoint_num_cpus: int | float | None = None
+    entrypoint_num_gpus: int | float | None = None
+    entrypoint_memory: int | None = None
+    entrypoint_resources: dict[str, float] | None = None
+    driver_agent_http_address: str | None = None
+    driver_node_id: str | None = None
+    driver_exit_code: int | None = None
+
+    def __post_init__(self) -> None:
+        self.status = JobStatus(self.status)
+        if self.message is None:
+            self.message = _MESSAGES.get(self.status) or self._why_pending()
+
+    def _why_pending(self) -> str:
+        said = "Job has not started yet."
+        amounts = (self.entrypoint_num_cpus, self.entrypoint_num_gpus, self.entrypoint_memory)
+        if any(amount and amount > 0 for amount in amounts) or self.entrypoint_resources:
+            said += " It may be waiting for resources (CPUs, GPUs, memory, custom resources) to become available."
+        if self.runtime_env:
+            said += " It may be waiting for the runtime environment to be set up."
+        return said
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields by name, as JSON can hold them: the runtime environment is `runtime_env_json`, a text."""
+        fields = asdict(self)
+        fields["status"] = self.status.value
+        fields["error_type"] = JobErrorType(self.error_type).value if self.error_type else None
+        if (environment := fields.pop("runtime_env")) is not None:
+            fields["runtime_env_json"] = json.dumps(environment)
+        return fields
+
+    @classmethod
+    def from_json(cls, json_dict: dict[str, Any]) -> JobInfo:
+        """What `to_json` wrote; names that are no fields are left out."""
+        fields = {name: value for name, value in json_dict.items() if name in cls.__dataclass_fields__}
+        if (environment := json_dict.get("runtime_env_json")) is not None:
+            fields["runtime_env"] = json.loads(environment)
+        if fields.get("error_type"):
+            fields["error_type"] = JobErrorType(fields["error_type"])
+        return cls(**fields)
+
+
 class JobSubmissionClient:
     """Speaks for one cluster.
 
@@ -397,6 +460,6 @@ def _details(row: dict[str, Any]) -> JobDetails:
     return JobDetails(kind, status, driver_info=DriverInfo(**driver) if driver else None, **row)
 
 
-__all__ = ["DriverInfo", "JobDetails", "JobErrorType", "JobStatus", "JobSubmissionClient", "JobType"]
+__all__ = ["DriverInfo", "JobDetails", "JobErrorType", "JobInfo", "JobStatus", "JobSubmissionClient", "JobType"]
 
 __getattr__ = _missing.attributes(__name__)

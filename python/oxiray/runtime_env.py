@@ -148,6 +148,14 @@ class RuntimeEnv(dict):  # type: ignore[type-arg]
         """The working directory it names; empty for none."""
         return self.get("working_dir") or ""
 
+    def working_dir_uri(self) -> str | None:
+        """The working directory it names, as it is written; None for none."""
+        return self.get("working_dir")
+
+    def py_modules_uris(self) -> list[str]:
+        """The modules it names, as they are written."""
+        return self.py_modules()
+
     def py_executable(self) -> str | None:
         """The interpreter it names."""
         return self.get("py_executable")
@@ -167,6 +175,20 @@ class RuntimeEnv(dict):  # type: ignore[type-arg]
     def has_conda(self) -> bool:
         """Whether it names a conda environment."""
         return bool(self.get("conda"))
+
+    def conda_env_name(self) -> str | None:
+        """The conda environment that it names; None where it lists packages, or names none."""
+        conda = self.get("conda")
+        return conda if isinstance(conda, str) and conda else None
+
+    def conda_config(self) -> str | None:
+        """The conda environment that it lists, as JSON; None where it names one, or none."""
+        conda = self.get("conda")
+        return json.dumps(conda, sort_keys=True) if isinstance(conda, dict) and conda else None
+
+    def plugins(self) -> list[tuple[str, Any]]:
+        """The fields that are plugins', with what they hold."""
+        return [(name, value) for name, value in self.items() if name not in self.known_fields]
 
     def pip_config(self) -> dict[str, Any]:
         """What pip installs."""

@@ -122,3 +122,14 @@ def test_a_field_has_to_meet_its_schema(monkeypatch: pytest.MonkeyPatch, tmp_pat
         assert RuntimeEnv(shelf={})["shelf"] == {}
     finally:
         RuntimeEnvPluginSchemaManager.clear()
+
+
+def test_an_environment_says_what_it_names() -> None:
+    named = RuntimeEnv(working_dir="s3://b/x.zip", py_modules=["s3://b/y.zip"], conda="science", mine={"a": 1})
+    assert (named.working_dir_uri(), named.py_modules_uris()) == ("s3://b/x.zip", ["s3://b/y.zip"])
+    assert (named.conda_env_name(), named.conda_config()) == ("science", None)
+    assert named.plugins() == [("mine", {"a": 1})]
+    listed = RuntimeEnv(conda={"dependencies": ["numpy"]})
+    assert listed.conda_env_name() is None
+    assert json.loads(listed.conda_config() or "")["dependencies"] == ["numpy"]
+    assert (listed.working_dir_uri(), listed.py_modules_uris(), listed.plugins()) == (None, [], [])

@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 import ray
 import torch
+from ray.experimental.collective import create_collective_group as create_remotely
 from ray.util import collective
+from ray.util.collective import register_collective_backend
 from ray.util.collective.collective_group.base_collective_group import BaseGroup
 from ray.util.collective.types import Backend, BarrierOptions, ReduceOp
 from watching import wait_until
@@ -149,6 +151,25 @@ def test_a_group_is_declared_by_the_driver_and_made_by_the_first_call(machine: N
     everywhere(members, lambda _: collective.destroy_collective_group("declared"))
     collective.create_collective_group(members, 3, [0, 1, 2], backend="gloo", group_name="declared")
     assert everywhere(members, function) == [(rank, [3.0]) for rank in (0, 1, 2)]
+
+
+def test_torch_gloo_is_the_name_that_gloo_had(machine: None) -> None:
+    members = [Member.remote() for _ in range(2)]
+    assert collective.is_backend_available("torch_gloo")
+    ray.get([member.join.remote(2, rank, backend="torch_gloo") for rank, member in enumerate(members)])
+    collective.create_collective_group(members, 2, [0, 1], backend="torch_gloo", group_name="declared by its old name")
+    handle = create_remotely(members, backend="torch_gloo")
+    assert handle.backend == Backend.GLOO
+
+    def function(_: int, name: str) -> list[float]:
+        tensor = torch.ones(1)
+        collective.allreduce(tensor, name)
+        return tensor.tolist()
+
+    for name in ("default", "declared by its old name", handle.name):
+        assert ray.get([member.run.remote(function, rank, name) for rank, member in enumerate(members)]) == [[2.0], [2.0]]
+    with pytest.raises(ValueError, match="already registered"):
+        register_collective_backend("torch_gloo", BaseGroup)
 
 
 def test_a_process_is_in_several_groups_beside_torchs_own(group: Any) -> None:

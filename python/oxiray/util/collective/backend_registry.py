@@ -37,7 +37,7 @@ class BackendRegistry:
 
     def get(self, name: str) -> type[BaseGroup]:
         """The class of a backend. Raises `ValueError` where there is none of that name."""
-        upper = name.upper()
+        upper = types.in_capitals(name)
         if upper not in self._map and upper in _OWN and types.torch_available():
             module, found = _OWN[upper]
             self._map[upper] = getattr(importlib.import_module(module), found)
@@ -49,7 +49,8 @@ class BackendRegistry:
 
     def is_registered(self, name: str) -> bool:
         """Whether there is one of that name, available or not."""
-        return name.upper() in self._map or name.upper() in _OWN
+        upper = types.in_capitals(name)
+        return upper in self._map or upper in _OWN
 
     def check(self, name: str) -> bool:
         """Whether there is one of that name that can be used in this process."""

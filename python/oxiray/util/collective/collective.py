@@ -59,7 +59,7 @@ class GroupManager:
     ) -> BaseGroup:
         """Makes this process's part, which waits for the other members. Raises `RuntimeError` for a backend that cannot be used
         here, and `ValueError` for one that is not known."""
-        upper = backend.upper()
+        upper = types.in_capitals(backend)
         of_backend = _global_registry.get(upper)
         if not of_backend.check_backend_availability():
             raise RuntimeError(
@@ -151,7 +151,7 @@ def create_collective_group(
         raise RuntimeError(f"World size must be greater than zero. Got '{world_size}'.")
     if len(ranks) > world_size:
         raise RuntimeError(f"Ranks cannot be greater than world_size: got {len(ranks)} of them, and world_size={world_size}.")
-    upper = backend.upper()
+    upper = types.in_capitals(backend)
     if not _global_registry.is_registered(upper):
         raise RuntimeError(
             f"Backend {upper} is not registered. Please register it using register_collective_backend('{upper}', "

@@ -20,6 +20,12 @@ def cupy_available() -> bool:
     return importlib.util.find_spec("cupy") is not None
 
 
+def in_capitals(backend: str) -> str:
+    """The name of a backend as registries have it: in capitals, and `GLOO` for `torch_gloo`, as Ray called it once."""
+    upper = backend.upper()
+    return "GLOO" if upper == "TORCH_GLOO" else upper
+
+
 class Backend:
     """The names of backends. `Backend("nccl")` is the name as it is written, in capitals.
 
@@ -31,10 +37,7 @@ class Backend:
     UNRECOGNIZED = "unrecognized"
 
     def __new__(cls, name: str) -> str:  # type: ignore[misc]
-        upper = name.upper()
-        if upper == "TORCH_GLOO":
-            return cls.GLOO
-        found = getattr(cls, upper, None)
+        found = getattr(cls, in_capitals(name), None)
         if not isinstance(found, str):
             known = sorted(name for name in vars(cls) if name.isupper() and name != "UNRECOGNIZED")
             raise ValueError(
