@@ -407,6 +407,9 @@ def describe(name: str, error: BaseException, task: str) -> bytes:
     seen = _cancellation.as_cancelled(error, task)
     told = _core.device_errors(task)
     described = _failures.from_current_exception(name, error, *process, None if seen is error else seen, told)
+    if _actor is not None and not _is_made and isinstance(error, Exception):
+        # Callers are told, and there may be none: an actor that works from its constructor on is often never called.
+        print(f"Exception raised in creation task: {exceptions.ActorDiedError(described)}", file=sys.stderr, flush=True)
     return _pickling.dumps(described)
 
 

@@ -270,6 +270,28 @@ print(ray.get_runtime_context().get_task_id())
     assert "This method is only available when the process is a worker." in done.stderr
 
 
+def test_an_actor_that_fails_in_its_constructor_says_so_although_nobody_calls_it(run_program: Callable[..., Done]) -> None:
+    program = """
+import time
+import ray
+ray.init(num_cpus=1, include_dashboard=False)
+
+@ray.remote
+class Server:
+    def __init__(self):
+        raise KeyError("no such port")
+
+server = Server.remote()
+ray.wait([server.__ray_ready__.remote()])
+time.sleep(2)
+"""
+    # What Ray's colours say is not part of it.
+    done = re.sub(r"\x1b\[\d*m", "", run_program(program).stderr)
+    said = "Exception raised in creation task: The actor died because of an error raised in its creation task, ray::Server.__init__()"
+    assert said in done
+    assert "KeyError: 'no such port'" in done
+
+
 def test_a_class_whose_attribute_is_hidden_is_warned_of(run_program: Callable[..., Done]) -> None:
     program = """
 import ray
