@@ -147,6 +147,10 @@ def _add_context(record: logging.LogRecord) -> bool:
         if facts["is_worker"]:
             named.update(actor_id=facts["actor_id"], actor_name=facts["actor_name"])
             named.update({name: facts[key] for key, name in _TASK_KEYS.items()})
+            if named["task_func_name"]:
+                from oxiray import _worker
+
+                named["task_func_name"] = _worker.function_name(facts)
         for key, value in named.items():
             if value:
                 setattr(record, key, value)

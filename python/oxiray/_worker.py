@@ -375,11 +375,17 @@ def _other_method(actor: Any, name: str) -> Any:
     return getattr(actor, name)
 
 
+@functools.lru_cache(maxsize=1)
+def _own_class(traits: bytes) -> str:
+    """The qualified name of the class that the handles of an actor tell of."""
+    return str(pickle.loads(traits).qualified)
+
+
 def function_name(facts: Mapping[str, Any]) -> str:
     """The qualified name of what runs by the `facts` of this process; what is of a script has the script's name for module."""
     function = facts["function"]
     if function is None:
-        return f"{pickle.loads(own_traits).qualified}.{facts['function_name']}"
+        return f"{_own_class(own_traits)}.{facts['function_name']}" if own_traits else str(facts["function_name"])
     module, code = function.__module__, getattr(function, "__code__", None)
     if module == "__main__" and code is not None:
         module = os.path.splitext(os.path.basename(code.co_filename))[0]

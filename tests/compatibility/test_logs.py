@@ -216,6 +216,13 @@ def test_structured_logs_say_who_logged() -> None:
     assert {"asctime", "filename", "lineno", "job_id", "worker_id", "node_id", "actor_id", "task_id", "timestamp_ns"} <= set(method)
 
 
+def test_structured_logs_name_the_function_with_its_module_and_class() -> None:
+    found = records(run(JSON).stderr)
+    assert found["from a method"]["task_func_name"] == "program.Worker.work"
+    assert found["from a task"]["task_func_name"] == "program.task"
+    assert "task_func_name" not in found["from the driver"]
+
+
 def test_structured_logs_have_the_attributes_that_are_asked_for() -> None:
     assert records(run(JSON).stderr)["from a method"]["name"] == "any"
 
