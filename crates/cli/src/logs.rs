@@ -7,7 +7,7 @@ use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use oxiray_ids::{ActorId, JobId, NodeId, TaskId, WorkerId};
 use oxiray_logs::Archive;
-use oxiray_visitor::{FoundSession, Visitor, json, session};
+use oxiray_visitor::{Visitor, json, session};
 use oxiray_wire::message::{Failure, ListedLog, LogAction, LogAnswer, LogPart, LogQuery, LogSelector, StateQuery};
 use oxiray_wire::session::LOGS;
 use oxiray_wire::state::StateKind;
@@ -18,13 +18,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 mod decoding;
 mod follow;
+mod last;
+
+pub(crate) use last::last_lines;
 
 /// How many of the last lines are printed where nothing is said: as in Ray.
 const TAIL_LINES: i64 = 1000;
-/// The most nodes that are asked for files.
-const NODES_MAX: u32 = 10_000;
-/// The most files of which the last lines are shown together.
-const FILES_SHOWN_MAX: usize = 16;
 
 const HELP: &str = "What is printed:
   oxiray logs                 the names of all log files of this machine's node
@@ -279,42 +278,6 @@ fn title(one: &Found) -> String {
         format!(", attempt {}{shared}", part.attempt)
     });
     format!("==> {}{attempt} <==", one.file.name)
-}
-
-/// The last lines that the task or the processes of the actor with this identifier printed, wherever they ran: of each file that has
-/// some at most so many lines and bytes, under its name.
-pub(crate) fn last_lines(
-    found: &FoundSession,
-    wanted: &LogSelector,
-    (lines, bytes_max): (u32, usize),
-) -> anyhow::Result<Vec<String>> {
-    let mut visitor = visit::begin_reading(found)?;
-    let filters = vec![json::filter("state".into(), false, "ALIVE".into())];
-    let asked = StateQuery { kind: StateKind::Nodes, filters, limit: NODES_MAX, ..StateQuery::default() };
-    let told = visitor.ask(asked, ANSWER_LIMIT)?;
-    json::check(told.version)?;
-    let nodes: Vec<NodeId> = told.tables.into_iter().flat_map(|tables| tables.nodes).map(|row| row.node_id).collect();
-    let mut source = Source::Cluster(Box::new(visitor), ANSWER_LIMIT);
-    let mut of_files = Vec::new();
-    for node in nodes {
-        let files = source.list(Some(node), wanted)?.0.into_iter();
-        of_files.extend(files.flat_map(|file| parts(Some(node), file)));
-    }
-    of_files.sort_by_key(|found| found.part.as_ref().map(|part| (part.attempt, part.from)));
-    let mut shown = Vec::new();
-    for one in of_files.iter().rev().take(FILES_SHOWN_MAX).rev() {
-        let mut bytes = Vec::new();
-        read_one(&mut source, one, lines.into(), |piece| {
-            bytes.extend_from_slice(piece);
-            bytes.drain(..bytes.len().saturating_sub(bytes_max));
-            Ok(())
-        })?;
-        if !bytes.is_empty() {
-            shown.push(title(one));
-            shown.extend(String::from_utf8_lossy(&bytes).lines().map(str::to_owned));
-        }
-    }
-    Ok(if shown.is_empty() { vec!["nothing that it printed is kept".to_owned()] } else { shown })
 }
 
 /// Prints the last lines; returns where they end.

@@ -5,12 +5,13 @@ use crate::table::{Table, width, wrapped};
 use crate::visit;
 use crate::{say, show};
 use anyhow::bail;
-use oxiray_visitor::json;
+use oxiray_ids::ObjectId;
+use oxiray_visitor::{Visitor, json};
 use oxiray_wire::message::{ClusterQuery, HoldingsQuery, StateQuery};
 use oxiray_wire::plain;
 use oxiray_wire::state::{Holding, ObjectProcess, ObjectRow, ProcessRole, StateKind, StoreState};
 use serde_json::{Value as Json, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -32,17 +33,18 @@ pub(crate) fn run(options: &MemoryOptions) -> anyhow::Result<()> {
     let asked = StateQuery { kind: StateKind::Objects, limit: ROWS_MAX, ..StateQuery::default() };
     let answer = visit::state(&mut visitor, asked.clone(), ANSWER_LIMIT)?;
     let Json::Array(mut rows) = json::answer(&asked, &answer)? else { bail!("the daemon's answer has no rows") };
-    let holdings = visitor.ask(HoldingsQuery::default(), visit::ANSWER_LIMIT)?;
     let told = answer.tables.as_ref().map_or(&[][..], |tables| &tables.objects);
-    add_places(&mut rows, &holdings.objects, told);
-    add_owners(&mut rows, &holdings.objects);
+    let holdings = holdings(&mut visitor, told)?;
+    add_places(&mut rows, &holdings, told);
+    add_owners(&mut rows, &holdings);
     sort(&mut rows, options.sort_by);
+    let left_out = answer.total.saturating_sub(rows.len() as u64);
     if options.printing.json {
-        say(&as_json(&store_state, Some(&rows))?);
+        say(&as_json(&store_state, Some((&rows, left_out)))?);
         return Ok(());
     }
     let mut text = grouped(&rows, options);
-    if answer.total > rows.len() as u64 {
+    if left_out > 0 {
         writeln!(text, "{} of {} references are shown", rows.len(), answer.total).expect(EXPECT);
     }
     if rows.iter().any(|row| row["call_site"] == "disabled") {
@@ -55,10 +57,24 @@ pub(crate) fn run(options: &MemoryOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn as_json(store: &StoreState, references: Option<&[Json]>) -> anyhow::Result<String> {
+/// What the head knows of the objects of these rows. The head tells of so many objects at most as there are rows at most: of others
+/// nothing is asked, which would take the place of these.
+fn holdings(visitor: &mut Visitor, told: &[ObjectRow]) -> anyhow::Result<Vec<Holding>> {
+    let objects: BTreeSet<ObjectId> = told.iter().map(|row| row.object).collect();
+    if objects.is_empty() {
+        // All would be told of where none is named.
+        return Ok(Vec::new());
+    }
+    let asked = HoldingsQuery { objects: objects.into_iter().collect(), ..HoldingsQuery::default() };
+    Ok(visitor.ask(asked, visit::ANSWER_LIMIT)?.objects)
+}
+
+/// With how many references there are beside these.
+fn as_json(store: &StoreState, references: Option<(&[Json], u64)>) -> anyhow::Result<String> {
     let mut told = json!({"store": json::value(store)?});
-    if let Some(references) = references {
+    if let Some((references, left_out)) = references {
         told["references"] = references.into();
+        told["left_out"] = left_out.into();
     }
     Ok(serde_json::to_string_pretty(&told)?)
 }
@@ -184,7 +200,7 @@ fn store_line(store: &StoreState, units: Units) -> String {
 mod tests {
     use super::*;
     use crate::table::Printing;
-    use oxiray_ids::{ObjectId, WorkerId};
+    use oxiray_ids::WorkerId;
 
     #[test]
     fn references_are_grouped_and_placed() {
