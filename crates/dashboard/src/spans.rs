@@ -11,7 +11,7 @@ use crate::options::CollectorOptions;
 use crate::sending::{Collector, PAUSE, Sending, SendingBounds, Sent, check_url, judged};
 use crate::server::{block_on, end_with_daemon, limit_memory};
 use crate::task_questions::TaskQuestions;
-use oxiray_ids::{JobId, TaskId, WorkerId};
+use oxiray_ids::{JobId, NodeId, TaskId, WorkerId};
 use oxiray_state::{StateCopy, state_name};
 use oxiray_visitor::{VisitError, json};
 use oxiray_wire::message::{ChronicleFollow, StateFollow, StateReport, TaskStage};
@@ -99,32 +99,82 @@ impl Attempts {
     }
 }
 
+/// A part of a device that is granted: its node, the resource, the device's number, and the grant's.
+type GrantKey = (Option<NodeId>, String, u32, u64);
+
+/// What is known of a worker.
+#[derive(Debug, Default)]
+struct DevicesOfWorker {
+    named: BTreeSet<String>,
+    held: BTreeSet<GrantKey>,
+    /// Its place in the order in which workers are forgotten.
+    place: u64,
+}
+
 /// Which devices workers have or had.
+///
+/// - SPANS-2: of workers that hold none any more, the one that has been without for longest is forgotten first; of others one only
+///   where all hold some, and then the one whose first grant is the oldest.
 #[derive(Debug, Default)]
 struct DevicesOfWorkers {
-    known: BTreeMap<WorkerId, BTreeSet<String>>,
-    order: VecDeque<WorkerId>,
+    known: BTreeMap<WorkerId, DevicesOfWorker>,
+    /// Who is forgotten next; those that hold devices come last.
+    order: BTreeMap<(bool, u64), WorkerId>,
+    last: u64,
 }
 
 impl DevicesOfWorkers {
     fn note(&mut self, entry: &ChronicleEntry) {
-        let (ChronicleEvent::DeviceGranted, Some(worker), Some(part)) = (entry.event, entry.worker, &entry.device)
-        else {
-            return;
-        };
-        if !self.known.contains_key(&worker) {
-            self.order.push_back(worker);
-            if self.order.len() > WORKERS_MAX
-                && let Some(first) = self.order.pop_front()
-            {
-                self.known.remove(&first);
+        let (Some(worker), Some(part)) = (entry.worker, &entry.device) else { return };
+        let grant = (entry.node, part.resource.clone(), part.slot, part.grant);
+        match entry.event {
+            ChronicleEvent::DeviceGranted => {
+                let mut found = self.take(worker).unwrap_or_default();
+                found.named.insert(format!("{} {} {}", part.resource, part.slot, part.id));
+                let is_first = found.held.is_empty();
+                found.held.insert(grant);
+                self.put(worker, found, is_first);
             }
+            ChronicleEvent::DeviceFree => {
+                let Some(mut found) = self.take(worker) else { return };
+                let is_last = found.held.remove(&grant) && found.held.is_empty();
+                self.put(worker, found, is_last);
+            }
+            _ => {}
         }
-        self.known.entry(worker).or_default().insert(format!("{} {} {}", part.resource, part.slot, part.id));
+        if self.known.len() > WORKERS_MAX
+            && let Some((_, first)) = self.order.pop_first()
+        {
+            self.known.remove(&first);
+        }
+    }
+
+    /// What is held is told anew: the ends of some grants were missed.
+    fn begin_anew(&mut self) {
+        for (worker, found) in &mut self.known {
+            self.order.remove(&(!found.held.is_empty(), found.place));
+            found.held.clear();
+            self.order.insert((false, found.place), *worker);
+        }
+    }
+
+    fn take(&mut self, worker: WorkerId) -> Option<DevicesOfWorker> {
+        let found = self.known.remove(&worker)?;
+        self.order.remove(&(!found.held.is_empty(), found.place));
+        Some(found)
+    }
+
+    fn put(&mut self, worker: WorkerId, mut found: DevicesOfWorker, has_moved: bool) {
+        if has_moved {
+            self.last += 1;
+            found.place = self.last;
+        }
+        self.order.insert((!found.held.is_empty(), found.place), worker);
+        self.known.insert(worker, found);
     }
 
     fn of(&self, worker: Option<WorkerId>) -> impl Iterator<Item = &String> {
-        worker.and_then(|worker| self.known.get(&worker)).into_iter().flatten()
+        worker.and_then(|worker| self.known.get(&worker)).into_iter().flat_map(|found| &found.named)
     }
 }
 
@@ -161,6 +211,9 @@ impl Exporter {
             match daemon.ask(ChronicleFollow { cursor, kinds: kinds.clone(), ..ChronicleFollow::default() }).await {
                 Ok(batch) if json::check(batch.version).is_ok() => {
                     let mut devices = self.devices.borrow_mut();
+                    if batch.is_fresh {
+                        devices.begin_anew();
+                    }
                     batch.entries.iter().for_each(|entry| devices.note(entry));
                     cursor = batch.cursor.or(cursor);
                 }
@@ -299,7 +352,6 @@ fn attributes(row: &TaskRow, devices: &DevicesOfWorkers) -> Vec<Json> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oxiray_ids::NodeId;
     use oxiray_wire::message::CallOrigin;
     use oxiray_wire::state::DevicePart;
 
@@ -382,10 +434,23 @@ mod tests {
         let expected = object!([{"stringValue": "GPU 3 uuid-3"}, {"stringValue": "GPU 4 uuid-4"}]);
         assert_eq!(told(&row, &devices), Some(expected));
         assert_eq!(told(&ended(1), &devices), None);
-        for number in 10..10 + WORKERS_MAX as u32 {
+        devices.note(&granted(3, 6));
+        let living = TaskRow { worker_id: Some(worker(3)), ..ended(1) };
+        for number in 10..9 + WORKERS_MAX as u32 {
             devices.note(&granted(number, 0));
+            devices.note(&ChronicleEntry { event: ChronicleEvent::DeviceFree, ..granted(number, 0) });
         }
         assert_eq!((told(&row, &devices), devices.known.len()), (None, WORKERS_MAX), "it is bounded");
+        let expected = object!([{"stringValue": "GPU 6 uuid-6"}]);
+        assert_eq!(told(&living, &devices), Some(expected), "SPANS-2: who was granted it before all those holds it");
+        for number in 100_000..100_000 + WORKERS_MAX as u32 {
+            devices.note(&granted(number, 0));
+        }
+        assert_eq!((told(&living, &devices), devices.known.len()), (None, WORKERS_MAX), "all hold some");
+        devices.begin_anew();
+        devices.note(&granted(3, 6));
+        assert_eq!((told(&living, &devices).is_some(), devices.known.len()), (true, WORKERS_MAX));
+        assert_eq!(devices.order.len(), WORKERS_MAX);
     }
 
     #[test]

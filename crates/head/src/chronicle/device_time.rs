@@ -71,8 +71,9 @@ impl DeviceTime {
             }
             ChronicleEvent::DeviceFree => {
                 self.count(&granted, at_ms);
-                let timed = self.grants.remove(&granted);
-                if let Some(since_ms) = timed.and_then(|timed| timed.returning_ms) {
+                if let Some(timed) = self.grants.remove(&granted) {
+                    // Which was free again before its node told that it is to be: at once, as far as anybody was told.
+                    let since_ms = timed.returning_ms.unwrap_or(at_ms);
                     self.returned(granted.1, at_ms.saturating_sub(since_ms));
                 }
             }
@@ -108,11 +109,11 @@ impl DeviceTime {
     }
 
     /// What was held is over, and whether the device is free nobody says: its node is gone, or was away.
-    pub(super) fn is_not_returned(&mut self, entry: &ChronicleEntry) {
+    pub(super) fn is_not_returned(&mut self, at_ms: u64, entry: &ChronicleEntry) {
         let (Some(node), Some(part)) = (entry.node, &entry.device) else { return };
-        if let Some(timed) = self.grants.get_mut(&(node, part.resource.clone(), part.slot, part.grant)) {
-            timed.returning_ms = None;
-        }
+        let granted = (node, part.resource.clone(), part.slot, part.grant);
+        self.count(&granted, at_ms);
+        self.grants.remove(&granted);
     }
 
     /// A device that was in service is not.
@@ -198,12 +199,29 @@ mod tests {
         assert_eq!(seconds(&mut time, 9_000), [3.0, 6.0]);
         let returns: Vec<&Returns> = time.returns().map(|(_, returns)| returns).collect();
         let mut counts = [0; RETURN_STEPS_S.len() + 1];
-        counts[6] = 1;
-        assert_eq!(returns, [&Returns { counts, seconds: 2.0 }], "what was never said to return is not counted");
+        (counts[0], counts[6]) = (1, 1);
+        assert_eq!(
+            returns,
+            [&Returns { counts, seconds: 2.0 }],
+            "what was free before it was said to return counts, too"
+        );
         time.forget(JobId::from_slice(&[1; 4]).expect("as long as an identifier is"));
         assert_eq!(seconds(&mut time, 9_000), [3.0, 6.0], "a job that is forgotten had its devices all the same");
         assert!(time.granted_seconds(0).any(|(_, job, _)| job.is_none()));
         assert!(time.grants.is_empty());
+    }
+
+    #[test]
+    fn of_a_node_that_is_gone_the_time_counts_and_no_return() {
+        let mut time = DeviceTime::default();
+        for (grant, event) in [(1, ChronicleEvent::DeviceGranted), (2, ChronicleEvent::DeviceReturning)] {
+            time.hear(1_000, &entry(ChronicleEvent::DeviceGranted, grant, 10_000, 1));
+            time.hear(1_000, &entry(event, grant, 10_000, 1));
+            time.is_not_returned(3_000, &entry(event, grant, 10_000, 1));
+            time.hear(3_000, &entry(ChronicleEvent::DeviceFree, grant, 10_000, 1));
+        }
+        assert_eq!(seconds(&mut time, 9_000), [4.0]);
+        assert_eq!(time.returns().count(), 0);
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl Chronicle {
             |entry: &ChronicleEntry| entry.device.as_ref().is_some_and(|part| part.grant > 0 && is_meant(part));
         let over: Vec<ChronicleEntry> = self.standing_of(node).filter(is_grant).collect();
         for entry in over {
-            self.device_time.is_not_returned(&entry);
+            self.device_time.is_not_returned(at_ms, &entry);
             self.write(at_ms, ChronicleEntry { event: ChronicleEvent::DeviceFree, text: String::new(), ..entry });
         }
     }
@@ -100,6 +100,14 @@ impl Chronicle {
         }
     }
 
+    /// A machine that was told of comes back to a new head, and tells what is to be known of its devices besides. What is out of service
+    /// went out of it under the head before this one, which counted it.
+    pub(crate) fn conditions_told_again(&mut self, host: (u64, DeviceHost<'_>), now: &[DeviceCondition]) {
+        for condition in now {
+            self.condition_changed(host, &DeviceCondition::default(), condition);
+        }
+    }
+
     /// A machine tells what is to be known of its devices besides, after it had told `before`.
     pub(crate) fn conditions_told(
         &mut self,
@@ -112,6 +120,10 @@ impl Chronicle {
             all.iter().position(|other| other.resource == condition.resource && other.slot == condition.slot)
         };
         for condition in now {
+            let device = host.device(&condition.resource, condition.slot);
+            if condition.reason.is_some() && self.standing_on(host.node, &device, About::Service).is_none() {
+                self.device_time.taken_out_of_service(condition.cause);
+            }
             let before = of(before, condition).map_or(&nothing, |at| &before[at]);
             self.condition_changed((at_ms, host), before, condition);
         }
@@ -132,9 +144,6 @@ impl Chronicle {
         now: &DeviceCondition,
     ) {
         let device = host.device(&now.resource, now.slot);
-        if now.reason.is_some() && self.standing_on(host.node, &device, About::Service).is_none() {
-            self.device_time.taken_out_of_service(now.cause);
-        }
         let mut write = |event, text: &str| {
             let (node, device, text) = (Some(host.node), Some(device.clone()), text.to_owned());
             self.write(at_ms, ChronicleEntry { event, node, device, text, ..ChronicleEntry::default() });

@@ -1,5 +1,5 @@
 use super::*;
-use oxiray_wire::state::DemandKind;
+use oxiray_wire::state::{DemandKind, DeviceCondition, ServiceCause};
 use proptest::prelude::*;
 
 const NODE: u8 = 1;
@@ -229,6 +229,26 @@ fn nothing_of_a_node_that_is_gone_holds() {
     chronicle.node_gone(9, node(1));
     follower.catch_up(chronicle);
     assert_eq!(follower.holds.keys().map(|subject| subject.node).collect::<Vec<_>>(), [node(2)]);
+}
+
+#[test]
+fn what_the_head_before_counted_as_out_of_service_is_not_counted_again() {
+    let mut chronicle = Chronicle::default();
+    let chronicle = asked(&mut chronicle);
+    let host = |number| DeviceHost { node: node(number), sizes: &[] };
+    let out = |slot| DeviceCondition {
+        resource: "GPU".into(),
+        slot,
+        reason: Some("its fan is broken".into()),
+        cause: ServiceCause::Drained,
+        ..DeviceCondition::default()
+    };
+    chronicle.conditions_told_again((1, host(1)), &[out(0)]);
+    assert_eq!(chronicle.device_time.quarantined().count(), 0);
+    assert!(chronicle.out_since(node(1), "GPU", 0).is_some(), "it is told of all the same");
+    chronicle.conditions_told((2, host(1)), &[out(0)], &[out(0), out(1)]);
+    chronicle.conditions_told((3, host(2)), &[], &[out(0)]);
+    assert_eq!(chronicle.device_time.quarantined().collect::<Vec<_>>(), [(ServiceCause::Drained, 2)]);
 }
 
 /// A ring that is full all but so many entries, so that properties are looked at where entries fall out.

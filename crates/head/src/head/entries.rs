@@ -48,15 +48,19 @@ impl HeadCore {
         self.figures.chronicle.node_gone(self.clock.wall_ms, node);
     }
 
-    /// A member describes its devices; all of them.
-    pub(super) fn note_devices(&mut self, member: Key) {
+    /// A member describes its devices; all of them. `is_back` is whether it was a member of the head before this one.
+    pub(super) fn note_devices(&mut self, member: Key, is_back: bool) {
         let Some(found) = self.members.by_key.get(&member) else { return };
         let host = DeviceHost { node: found.view.node, sizes: &found.told.device_sizes };
         let (at_ms, groups) = (self.clock.wall_ms, &self.groups);
         let state = &found.state;
         let chronicle = &mut self.figures.chronicle;
         chronicle.holdings_told((at_ms, host), &state.holdings, true, |group| groups.origin_of(group));
-        chronicle.conditions_told((at_ms, host), &[], &state.conditions);
+        if is_back {
+            chronicle.conditions_told_again((at_ms, host), &state.conditions);
+        } else {
+            chronicle.conditions_told((at_ms, host), &[], &state.conditions);
+        }
     }
 
     /// A member's ledger changed. Returns whether somebody may be placed by that.

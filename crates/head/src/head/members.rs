@@ -26,7 +26,7 @@ impl HeadCore {
         self.pending.fairness.machine_came(&reported.inventory);
         self.durable.touch(Row::Member(reported.node));
         self.members.join(key, told, reported);
-        self.note_devices(key);
+        self.note_devices(key, is_back);
         self.drain_leaving(key);
         self.pending.is_due = true;
         Ok(())
