@@ -22,6 +22,7 @@ mod access;
 mod address;
 mod answer;
 mod audit;
+mod certificate;
 mod cluster;
 mod daemon;
 mod export;

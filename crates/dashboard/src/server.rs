@@ -2,6 +2,7 @@
 
 use crate::answer::{Answer, answer, refused};
 use crate::audit::{self, Asker, Audit, Noted};
+use crate::certificate::Certificate;
 use crate::daemon::Daemon;
 use crate::history::{Asked as HistoryAsked, Past, Recorder, Recording, read};
 use crate::log::say;
@@ -21,14 +22,14 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use oxiray_network::porch::{
     HEAD_BYTES_MAX, HEAD_LIMIT, OpenPath, Porch, PorchOptions, PorchRules, PorchVerdict, ProvenPeer, RefusedRequest,
-    RequestHead, tls_from_pem,
+    RequestHead,
 };
 use oxiray_visitor::Description;
 use oxiray_wire::session::logs_of;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, setrlimit};
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -227,11 +228,11 @@ fn open_porches(
     sender: mpsc::UnboundedSender<ProvenPeer>,
     tell_refused: impl FnMut(RefusedRequest) + Send + 'static,
 ) -> anyhow::Result<Vec<Porch>> {
-    let read = |path: &PathBuf| std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()));
-    let tls = match (&options.tls_cert, &options.tls_key) {
-        (Some(certificate), Some(key)) => Some(tls_from_pem(&read(certificate)?, &read(key)?)?),
-        _ => None,
-    };
+    let certificate = Certificate::read(options)?;
+    let tls = certificate.as_ref().map(Certificate::tls);
+    if let Some(certificate) = certificate {
+        spawn_local(certificate.keep());
+    }
     let scheme = if tls.is_some() { "https" } else { "http" };
     let listener = address::listen(options.host, options.port)?;
     let main = PorchOptions { listener, rules: Arc::clone(rules), tls };

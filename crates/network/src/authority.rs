@@ -20,7 +20,7 @@ use std::time::Duration;
 pub(crate) const HEAD_NAME: &str = "head.oxiray";
 /// For how long a certificate is valid, where nothing else is said (AUTHORITY-1).
 const LIFETIME: Duration = Duration::from_secs(24 * 3600);
-/// For how long that of a site is valid, which is made anew by each head that starts.
+/// For how long that of a site is valid, which is made anew by each head that starts, and by one that lives for long.
 const SITE_LIFETIME: Duration = Duration::from_secs(365 * 24 * 3600);
 /// For how long before its making it is valid, too.
 const BACKDATED: Duration = Duration::from_secs(3600);
@@ -146,6 +146,8 @@ pub struct SiteCertificate {
     pub key: String,
     /// The certificate of the authority, by which others verify it.
     pub authority: String,
+    /// For how long it is valid.
+    pub lifetime: Duration,
 }
 
 impl std::fmt::Debug for SiteCertificate {
@@ -260,6 +262,7 @@ impl Authority {
             certificate: pem("CERTIFICATE", signed.der()),
             key: pem("PRIVATE KEY", &key.serialize_der()),
             authority: pem("CERTIFICATE", &self.certificate),
+            lifetime: SITE_LIFETIME,
         })
     }
 
@@ -369,7 +372,7 @@ mod tests {
         assert!(verified(KeyUsage::server_auth(), Duration::ZERO));
         assert!(!verified(KeyUsage::client_auth(), Duration::ZERO), "nobody joins with it");
         assert!(!verified(KeyUsage::server_auth(), SITE_LIFETIME + Duration::from_secs(1)));
-        assert!(crate::porch::tls_from_pem(site.certificate.as_bytes(), site.key.as_bytes()).is_ok());
+        assert!(crate::porch::PorchTls::from_pem(site.certificate.as_bytes(), site.key.as_bytes()).is_ok());
         for name in [HEAD_NAME.to_owned(), name_of(NodeId::default()), "HEAD.OXIRAY".to_owned()] {
             assert!(matches!(authority.certify_site(vec![name]), Err(AuthorityError::Name(_))));
         }

@@ -12,13 +12,15 @@
 //!   secret is answered late, in places of its own, so that who guesses keeps nobody else waiting.
 //! - PORCH-4: secrets are compared by their digests, in a time that says nothing of them, and have no form for debugging.
 
+mod certificate;
 mod door;
 mod head;
 mod keys;
 mod rules;
 mod stream;
 
-pub use door::{OpenError, Porch, PorchOptions, PorchPlace, ProvenPeer, RefusedRequest, names_gzip, tls_from_pem};
+pub use certificate::PorchTls;
+pub use door::{OpenError, Porch, PorchOptions, PorchPlace, ProvenPeer, RefusedRequest, names_gzip};
 pub use head::{HeadError, RequestHead, parse_head};
 pub use keys::{KeyError, KeyKind, Keys, Right, new_secret};
 pub use rules::{OpenPath, PorchRefusal, PorchRules, PorchVerdict, SESSION_PATH};

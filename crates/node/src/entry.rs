@@ -6,6 +6,7 @@
 //! [decision 22]: ../../../docs/decisions/0022-tokens-and-certificates-end.md
 
 use crate::session::{self, Session};
+use crate::site_certificate::SiteCertificates;
 use crate::start_error::{StartError, Step as _};
 use crate::token_file;
 use crate::tokens::{TokenFault, TokenRow, Tokens};
@@ -38,6 +39,8 @@ pub(crate) struct Entry {
     change: Option<(Tokens, Then)>,
     /// What is wished for meanwhile: what tokens there are to be follows from those that there are.
     questions: VecDeque<TokenQuestion>,
+    /// The dashboard's certificate, where the authority makes it.
+    pub(crate) site: Option<SiteCertificates>,
 }
 
 /// What somebody wants of tokens.
@@ -139,6 +142,7 @@ impl Entry {
             token_file,
             change: None,
             questions: VecDeque::new(),
+            site: None,
         })
     }
 

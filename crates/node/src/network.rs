@@ -8,6 +8,7 @@
 
 use crate::entry::{Entry, NodeProof};
 use crate::head_link::{HeadLink, MemberDeadline};
+use crate::site_certificate::SiteCertificates;
 use bytes::Bytes;
 use oxiray_ids::NodeId;
 use oxiray_machine::Key;
@@ -204,7 +205,9 @@ impl Network {
         let verdicts = self.remotes.values().map(|remote| remote.patience.until());
         // Looked at more often than an absence lasts, so that sleep is not taken for one.
         let look = (!self.remotes.is_empty()).then(|| self.looked + self.lease / LOOKS);
-        let certificate = Instant::now() + self.badge.due().saturating_sub(since_boot());
+        let site = self.entry.as_ref().and_then(|entry| entry.site.as_ref()).map(SiteCertificates::look_at);
+        let due = site.map_or(self.badge.due(), |look_at| look_at.min(self.badge.due()));
+        let certificate = Instant::now() + due.saturating_sub(since_boot());
         verdicts.chain(self.head.as_ref().map(HeadLink::next_word)).chain(look).chain([certificate]).min()
     }
 

@@ -1,5 +1,6 @@
 //! The thread that accepts peers, hears what they ask first, and hands inwards those that may.
 
+use super::certificate::PorchTls;
 use super::head::{HeadError, RequestHead, parse_head};
 use super::keys::KeyKind;
 use super::rules::{OpenPath, PorchRefusal, PorchRules, PorchVerdict};
@@ -7,8 +8,6 @@ use super::stream::PorchStream;
 use super::{HEAD_BYTES_MAX, HEAD_LIMIT};
 use oxiray_threads::{PORCH, Waker, spawn};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -110,23 +109,6 @@ pub enum OpenError {
     System(#[from] io::Error),
 }
 
-/// What TLS is spoken with: a chain of certificates and its key, both as PEM.
-///
-/// # Errors
-/// Where they are none, or do not belong together.
-pub fn tls_from_pem(certificates: &[u8], key: &[u8]) -> Result<Arc<ServerConfig>, OpenError> {
-    let wrong = |error: &dyn std::fmt::Display| OpenError::Certificate(error.to_string());
-    let chain: Vec<CertificateDer<'static>> =
-        CertificateDer::pem_slice_iter(certificates).collect::<Result<_, _>>().map_err(|error| wrong(&error))?;
-    let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| wrong(&error))?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| wrong(&error))?;
-    let config = builder.with_no_client_auth().with_single_cert(chain, key).map_err(|error| wrong(&error))?;
-    Ok(Arc::new(config))
-}
-
 /// What a porch is opened with.
 #[derive(Debug)]
 pub struct PorchOptions {
@@ -135,7 +117,7 @@ pub struct PorchOptions {
     /// What it goes by.
     pub rules: Arc<PorchRules>,
     /// What TLS is spoken with, where it is.
-    pub tls: Option<Arc<ServerConfig>>,
+    pub tls: Option<PorchTls>,
 }
 
 /// An open porch. It closes when this is dropped.
@@ -166,7 +148,7 @@ impl Porch {
         let door = Door {
             listener,
             rules,
-            tls,
+            tls: tls.map(|tls| tls.config()),
             admit,
             refused,
             inside: Arc::new(AtomicUsize::new(0)),

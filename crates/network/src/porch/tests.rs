@@ -258,3 +258,42 @@ fn a_secret_is_known_by_its_kind() {
     }
     assert_eq!(rules.keys.kind_of(session.as_bytes(), now + Duration::from_secs(60)), None);
 }
+
+#[test]
+fn a_certificate_is_replaced_while_the_porch_is_open() {
+    use rustls::pki_types::pem::PemObject as _;
+    use rustls::pki_types::{CertificateDer, ServerName};
+    use rustls::{ClientConfig, ClientConnection, RootCertStore};
+
+    let authority = crate::Authority::make().expect("an authority");
+    let make = || authority.certify_site(vec!["127.0.0.1".to_owned()]).expect("a certificate");
+    let (first, second) = (make(), make());
+    let tls = PorchTls::from_pem(first.certificate.as_bytes(), first.key.as_bytes()).expect("they belong together");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let options = PorchOptions { listener, rules: Arc::new(rules()), tls: Some(tls.clone()) };
+    let porch = Porch::open(options, drop, drop).expect("a porch");
+    let read = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).expect("PEM");
+    let mut roots = RootCertStore::empty();
+    roots.add(read(&first.authority)).expect("an authority's");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let mut config = versions.expect("versions").with_root_certificates(roots).with_no_client_auth();
+    // Who resumes a session is shown no certificate.
+    config.resumption = rustls::client::Resumption::disabled();
+    let config = Arc::new(config);
+    let begun = || {
+        let name = ServerName::try_from("127.0.0.1").expect("a name");
+        let client = ClientConnection::new(Arc::clone(&config), name).expect("a client");
+        let mut stream = rustls::StreamOwned::new(client, TcpStream::connect(porch.address()).expect("it listens"));
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        assert!(answer.ends_with("page"), "{answer}");
+        stream.conn.peer_certificates().expect("it shows one")[0].clone()
+    };
+    assert_eq!(begun(), read(&first.certificate));
+    assert!(tls.replace(second.certificate.as_bytes(), first.key.as_bytes()).is_err(), "the key is of another");
+    assert_eq!(begun(), read(&first.certificate));
+    tls.replace(second.certificate.as_bytes(), second.key.as_bytes()).expect("they belong together");
+    assert_eq!(begun(), read(&second.certificate));
+}

@@ -198,6 +198,7 @@ impl Daemon {
 
     /// Renews this node's certificate, where it is time: half of what it is valid for is left.
     pub(super) fn renew_certificate(&mut self, now: Duration) {
+        self.renew_site(now);
         let Some(network) = &mut self.network else { return };
         if !network.badge.take_due(now) {
             return;
@@ -210,6 +211,16 @@ impl Daemon {
         match renewed {
             Ok(credentials) => network.show(credentials),
             Err(error) => self.log.line(&format!("this head's certificate cannot be renewed: {error}")),
+        }
+    }
+
+    /// Renews the dashboard's certificate, where it is time. The dashboard sees by its files that there is another.
+    fn renew_site(&mut self, now: Duration) {
+        let Some(Entry { authority, site: Some(site), .. }) = self.entry() else { return };
+        match site.keep(authority, now) {
+            None => {}
+            Some(Ok(())) => self.log.line("the dashboard's certificate was renewed"),
+            Some(Err(error)) => self.log.line(&format!("the dashboard's certificate cannot be renewed: {error}")),
         }
     }
 

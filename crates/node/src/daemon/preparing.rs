@@ -12,7 +12,7 @@ use crate::machine_labels;
 use crate::network::Network;
 use crate::objects::StoreClient;
 use crate::session::{self, Session};
-use crate::site_certificate;
+use crate::site_certificate::SiteCertificates;
 use crate::spill_place::SpillPlace;
 use crate::start_error::{StartError, Step as _};
 use oxiray_families::{XIDS_FATAL_VARIABLE, XIDS_IGNORE_VARIABLE, XidRules};
@@ -96,13 +96,11 @@ pub(super) fn prepare(
         (None, Some(address)) => {
             let before = keeping.as_ref().map(OpenJournal::authority).transpose()?.flatten();
             let made = authority_of(config, before)?;
-            if let Some(dashboard) = config.head.dashboard.as_ref().filter(|of| of.needs_certificate()) {
-                site_certificate::make(&made, dashboard, &plan.ip, session)?;
-            }
             authority = Some(made.to_parts());
             let lifetime = config.certificate_lifetime();
             let store = keeping.as_mut().map(|keeping| &mut keeping.store);
-            let entry = Entry::open(made, lifetime, store, session)?;
+            let mut entry = Entry::open(made, lifetime, store, session)?;
+            entry.site = SiteCertificates::for_head(&entry.authority, &config.head, &plan.ip, session.directory())?;
             Some(listen(config, node, address, entry)?)
         }
         (None, None) => None,
