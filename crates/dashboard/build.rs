@@ -21,7 +21,9 @@ fn main() -> io::Result<()> {
     for (number, file) in files.into_iter().enumerate() {
         let name = file.strip_prefix(&root).unwrap_or(&file).to_string_lossy().replace('\\', "/");
         let path = if name == "index.html" { "/".to_owned() } else { format!("/static/{name}") };
-        let body = fs::read(&file)?;
+        let body = as_sent(&name, fs::read(&file)?);
+        let body_file = out.join(format!("page-{number}"));
+        fs::write(&body_file, &body)?;
         let mut packed = gzip(&body)?;
         if packed.len() + WORTH_BYTES > body.len() {
             packed.clear();
@@ -32,7 +34,7 @@ fn main() -> io::Result<()> {
             table,
             "    OpenPath {{ path: {path:?}, content_type: {:?}, body: include_bytes!({:?}), packed: include_bytes!({:?}) }},",
             content_type(&name),
-            file.display().to_string(),
+            body_file.display().to_string(),
             packed_file.display().to_string()
         );
     }
@@ -40,6 +42,42 @@ fn main() -> io::Result<()> {
     fs::write(out.join("page.rs"), table)?;
     println!("cargo::rerun-if-changed=page");
     Ok(())
+}
+
+/// A file of ours goes without the lines of it that are comments and without its indentation, which nobody's browser needs: empty lines
+/// stand in the place of comments, so that a line has the number that it has in the source. Others' files go as they are.
+fn as_sent(name: &str, body: Vec<u8>) -> Vec<u8> {
+    let end = name.rsplit_once('.').map_or("", |(_, end)| end);
+    let is_ours = !name.starts_with("vendor/") && matches!(end, "js" | "css");
+    match String::from_utf8(body) {
+        Ok(text) if is_ours => without_comments(&text).into_bytes(),
+        Ok(text) => text.into_bytes(),
+        Err(error) => error.into_bytes(),
+    }
+}
+
+/// Within a text between backticks nothing is taken for a comment or for indentation.
+fn without_comments(text: &str) -> String {
+    let (mut is_comment, mut is_quoted) = (false, false);
+    let lines = text.split('\n').map(|line| {
+        let words = line.trim();
+        if is_comment {
+            is_comment = !words.ends_with("*/");
+            return "";
+        }
+        let begins = !is_quoted && words.starts_with("/*");
+        if begins && (words.ends_with("*/") || !words.contains("*/")) {
+            is_comment = !words.ends_with("*/");
+            return "";
+        }
+        if !is_quoted && words.starts_with("//") {
+            return "";
+        }
+        let was_quoted = is_quoted;
+        is_quoted ^= line.matches('`').count() % 2 == 1;
+        if was_quoted { line } else { words }
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// The same bytes wherever and whenever it is built: no name and no time stand in them.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import re
 import subprocess
@@ -12,10 +11,6 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = ROOT / "crates" / "dashboard" / "page"
 SUMS = PAGE / "vendor" / "SHA256SUMS"
 LINES_MAX = 500
-#: What a browser loads of it at most, compressed, in bytes: a little more than there is.
-COMPRESSED_MAX = 120_000
-#: The ends of what is about the page, and no part of it.
-ABOUT = {"", ".ts", ".md", ".txt", ".toml"}
 
 
 def own() -> list[Path]:
@@ -66,13 +61,6 @@ def test_every_module_that_is_imported_is_there() -> None:
     for path in own():
         for name in re.findall(r'from "(\.[^"]+)"', path.read_text()):
             assert (path.parent / name).resolve().is_file(), (path, name)
-
-
-def test_all_of_it_is_small() -> None:
-    parts = [path.read_bytes() for path in PAGE.rglob("*") if path.is_file() and path.suffix not in ABOUT]
-    assert len(parts) > 20
-    sizes = [min(len(gzip.compress(part, 9, mtime=0)), len(part)) for part in parts]
-    assert sum(sizes) <= COMPRESSED_MAX, sum(sizes)
 
 
 def test_it_is_built_without_anything_of_javascripts() -> None:

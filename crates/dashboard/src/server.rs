@@ -320,3 +320,23 @@ pub(crate) fn end_with_daemon(daemon: Option<u32>) -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a browser loads of the page at most, in bytes.
+    const COMPRESSED_MAX: usize = 100_000;
+
+    #[test]
+    fn all_of_the_page_is_small_and_comes_without_its_comments() {
+        let sent = |file: &OpenPath| if file.packed.is_empty() { file.body.len() } else { file.packed.len() };
+        let size: usize = PAGE.iter().map(sent).sum();
+        assert!(PAGE.len() > 20 && size < COMPRESSED_MAX, "{size} bytes of {} files", PAGE.len());
+        let main = PAGE.iter().find(|file| file.path == "/static/main.js").expect("the page has it");
+        let source: &[u8] = include_bytes!("../page/main.js");
+        let lines = |text: &[u8]| text.split(|byte| *byte == b'\n').count();
+        assert_eq!(lines(main.body), lines(source), "a line keeps its number");
+        assert!(main.body.len() < source.len());
+    }
+}
