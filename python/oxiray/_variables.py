@@ -35,6 +35,7 @@ class Variable:
 SETTINGS: dict[str, tuple[Variable, ...]] = {
     "Clusters and sessions": (
         Variable("RAY_ADDRESS", "the cluster that a program, a job or a command connects to", "the user's own cluster"),
+        Variable("RAY_DASHBOARD_ADDRESS", "the dashboard whose cluster the commands of Ray Serve are for", "none"),
         Variable("RAY_ENABLE_AUTO_CONNECT", "0: a program calls init() itself, and is not connected on first use", "1"),
         Variable("RAY_NAMESPACE", "the namespace of a program's named actors", "one of the program's own"),
         Variable("RAY_RUNTIME_ENV", "the runtime environment of a program as JSON", "none"),

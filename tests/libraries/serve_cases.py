@@ -625,10 +625,13 @@ def applications_are_deployed_told_of_and_ended_by_the_command() -> Any:
     environment |= {"RAY_TMPDIR": str(folder), "PYTHONPATH": str(folder)}
     commands = Path(sys.executable).parent
 
-    def run(*words: str) -> str:
-        done = subprocess.run(
+    def tried(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
             [str(commands / words[0]), *words[1:]], cwd=folder, env=environment, capture_output=True, text=True, timeout=2 * PATIENCE_S, check=False,
         )  # fmt: skip
+
+    def run(*words: str) -> str:
+        done = tried(*words)
         if done.returncode != 0:
             raise RuntimeError(f"{words}: {done.stdout}{done.stderr}")
         return done.stdout
@@ -644,8 +647,10 @@ def applications_are_deployed_told_of_and_ended_by_the_command() -> Any:
         until(lambda: "RUNNING" in run("serve", "status", of_board, "--name=told"))
         text = requests.post(f"http://127.0.0.1:{proxy_port}/told", data="said", timeout=PATIENCE_S).text
         shown = "of_the_command:application" in run("serve", "config", of_board, "--name=told")
+        # That is where the command asks by itself, but here it is said, and this cluster is not there.
+        is_elsewhere = "told" in tried("serve", "status", "--address=http://localhost:8265").stdout
         run("serve", "shutdown", "-y", of_board)
-        return [text, shown, "told" in run("serve", "status", of_board)]
+        return [text, shown, "told" in run("serve", "status", of_board), is_elsewhere]
     finally:
         head.terminate()
         head.wait(PATIENCE_S)

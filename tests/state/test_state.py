@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import ray
+from ray.job_submission import JobStatus, JobType
 from ray.util import state
 from ray.util.state.common import ActorState, TaskState
 from ray.util.state.exception import RayStateApiException, ServerUnavailable
@@ -298,6 +299,8 @@ def test_nodes_workers_and_jobs(cluster: ray.RayContext) -> None:
     assert any(worker.worker_type == "WORKER" for worker in workers)
     job = state.list_jobs(detail=True)[0]
     assert (job.job_id, job.status, job.driver_info.pid) == (ray.get_runtime_context().get_job_id(), "RUNNING", str(os.getpid()))
+    assert (job.type, job.status) == (JobType.DRIVER, JobStatus.RUNNING)
+    assert (job.type.value, str(job.status), job.status.is_terminal()) == ("DRIVER", "RUNNING", False)
     assert str(job.entrypoint) == shlex.join(sys.orig_argv)
     assert state.get_job(job.job_id).start_time is not None
     group = ray.util.placement_group([{"CPU": 1}], name="listed")

@@ -180,13 +180,19 @@ def _rows(
     )
     schema = SCHEMAS[kind]
     if kind == "jobs":
-        for row in rows:
-            # A submitted job has none before its entrypoint connects.
-            row["driver_info"] = DriverInfo(**row["driver_info"]) if row["driver_info"] else None
+        rows = [_job(row) for row in rows]
     if kind == "placement_groups" and detail:
         for row in rows:
             row["bundles"] = [_bundle(row, index) for index in range(len(row["bundles"] or ()))]
     return [schema(**row) for row in rows]
+
+
+def _job(row: dict[str, Any]) -> dict[str, Any]:
+    from oxiray.job_submission import JobStatus, JobType
+
+    # A submitted job has none before its entrypoint connects.
+    info = DriverInfo(**row["driver_info"]) if row["driver_info"] else None
+    return row | {"driver_info": info, "type": JobType(row["type"]), "status": JobStatus(row["status"])}
 
 
 def _events(

@@ -150,6 +150,7 @@ class NodeState(StateSchema):
 class JobState(StateSchema):
     """A job: one program's stay."""
 
+    #: A `JobType` and a `JobStatus`.
     type: str
     job_id: str | None
     submission_id: str | None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +19,16 @@ from ray.serve.schema import ServeDeploySchema, ServeInstanceDetails
 
 #: What the command asks at where nothing is said: the dashboard of a Ray on this machine.
 _UNSAID = "http://localhost:8265"
+
+
+def _is_unsaid(address: str) -> bool:
+    """Whether `address` is what the command `serve` has by itself, and nobody gave it: no program and no variable."""
+    if address != _UNSAID or "RAY_DASHBOARD_ADDRESS" in os.environ:
+        return False
+    # The command is made with click, and without click no command runs.
+    context = sys.modules["click"].get_current_context(silent=True) if "click" in sys.modules else None
+    source = context and context.get_parameter_source("address")
+    return source is not None and source.name == "DEFAULT"
 
 
 def _cluster_of(dashboard: str, cookies: Mapping[str, Any] | None, headers: Mapping[str, Any] | None) -> str:
@@ -56,7 +68,8 @@ class ServeSubmissionClient:
             raise ValueError("metadata is for a cluster that is made for the request, and none is: leave it out")
         address: str | None = dashboard_head_address
         if dashboard_head_address.startswith(("http://", "https://")):
-            address = None if dashboard_head_address == _UNSAID and not (cookies or headers) else _cluster_of(dashboard_head_address, cookies, headers)
+            is_unsaid = _is_unsaid(dashboard_head_address) and not (cookies or headers)
+            address = None if is_unsaid else _cluster_of(dashboard_head_address, cookies, headers)
         elif cookies or headers:
             raise ValueError("cookies and headers are for a dashboard: give its address, such as http://127.0.0.1:8265")
         if not ray.is_initialized():
