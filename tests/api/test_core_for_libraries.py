@@ -19,6 +19,7 @@ from oxiray import _session
 from oxiray._private import grpc_utils, internal_api, worker
 from oxiray._private.state import state
 from oxiray._raylet import (
+    IMPLICIT_RESOURCE_PREFIX,
     GcsClient,
     StreamingGeneratorStats,
     async_task_id,
@@ -391,3 +392,25 @@ def test_an_outward_address_of_the_head_has_local_names_too(monkeypatch: pytest.
     for other in ("localhost:6380", "192.0.2.2:6379", "192.0.2.1"):
         with pytest.raises(ValueError, match=r"connected to 192\.0\.2\.1:6379"):
             _session.ensure_at(other)
+
+
+def test_every_node_has_one_of_each_implicit_resource() -> None:
+    @oxiray.remote(num_cpus=0)
+    class Replica:
+        def there(self) -> bool:
+            return True
+
+    name = f"{IMPLICIT_RESOURCE_PREFIX}app:Replica"
+    half = Replica.options(resources={name: 0.5})
+    first, second, third = half.remote(), half.remote(), half.remote()
+    assert oxiray.get([first.there.remote(), second.there.remote()], timeout=60) == [True, True]
+    waiting = third.there.remote()
+    assert oxiray.wait([waiting], timeout=0.5) == ([], [waiting])
+    assert name not in oxiray.cluster_resources()
+    oxiray.kill(first)
+    assert oxiray.get(waiting, timeout=60)
+    with pytest.raises(oxiray.exceptions.ActorUnschedulableError):
+        oxiray.get(Replica.options(resources={name: 1.5}).remote().there.remote(), timeout=60)
+    for replica in (second, third):
+        oxiray.kill(replica)
+    wait_until(lambda: name not in oxiray.available_resources(), 60)

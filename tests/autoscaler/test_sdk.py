@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import ray
 from ray._private.state import state
+from ray._raylet import IMPLICIT_RESOURCE_PREFIX
 from ray.autoscaler.sdk import request_resources
 from ray.cluster_utils import AutoscalingCluster
 from watching import wait_until
@@ -52,6 +54,19 @@ def test_machines_come_for_memory_of_a_gpu_that_they_have(cluster: AutoscalingCl
     assert ray.get([asked.remote(), asked.remote()], timeout=60) == [{"GPU": 0.5, "gpu_memory": 40 << 30}] * 2
     with pytest.raises(ray.exceptions.TaskUnschedulableError, match="has 80.00 GiB gpu_memory, and 90.00 GiB is asked for"):
         ray.get(compute.options(gpu_memory="90GiB").remote(), timeout=60)
+
+
+def test_machines_come_for_one_more_of_a_kind_than_each_takes(cluster: AutoscalingCluster) -> None:
+    @ray.remote(num_cpus=0.1)
+    class Replica:
+        def where(self) -> str:
+            return ray.get_runtime_context().get_node_id()
+
+    resources = {f"{IMPLICIT_RESOURCE_PREFIX}app:Replica": 0.5}
+    replicas = [Replica.options(resources=resources).remote() for _ in range(4)]
+    places = Counter(ray.get([replica.where.remote() for replica in replicas], timeout=60))
+    assert sorted(places.values()) == [2, 2]
+    assert not any(name.startswith(IMPLICIT_RESOURCE_PREFIX) for name in ray.cluster_resources())
 
 
 def test_libraries_are_told_what_may_be_added(cluster: AutoscalingCluster) -> None:

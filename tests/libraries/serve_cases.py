@@ -26,6 +26,7 @@ import ray
 import requests
 from ray import serve
 from ray.serve.exceptions import BackPressureError
+from ray.util.state import list_actors
 from serve_shop import Shop
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
@@ -526,6 +527,24 @@ def a_replica_has_a_placement_group() -> Any:
 
     with running(Group.bind()) as handle:
         return handle.remote().result()
+
+
+def replicas_are_so_many_on_each_node() -> Any:
+    """One on each node; one more waits for a node that is not there."""
+    nodes = len(ray.nodes())
+
+    def replicas() -> dict[str, int]:
+        told = serve.status().applications["spread"].deployments["Pid"].replica_states
+        return {str(getattr(state, "value", state)): count for state, count in told.items()}
+
+    spread = Pid.options(num_replicas=nodes, max_replicas_per_node=1, ray_actor_options={"num_cpus": 0})
+    serve.run(spread.bind(), name="spread", route_prefix="/spread")
+    places = {actor.node_id for actor in list_actors(filters=[("state", "=", "ALIVE")]) if "spread#Pid" in actor.name}
+    more = serve.RunTarget(spread.options(num_replicas=nodes + 1).bind(), name="spread", route_prefix="/spread")
+    serve.run_many([more], wait_for_applications_running=False)
+    until(lambda: replicas() == {"RUNNING": nodes, "STARTING": 1})
+    serve.delete("spread")
+    return len(places) == nodes
 
 
 def a_replica_has_its_environment() -> Any:

@@ -160,7 +160,7 @@ fn free_of(view: &NodeView, name: &ResourceName) -> u64 {
     match view.free_devices.get(name) {
         // Whole devices are what is scarce: a part that is free of one counts when the rest is.
         Some(devices) => devices.shares().flatten().filter(|share| *share == Quantity::ONE).map(Quantity::units).sum(),
-        None => view.free.get(name).map_or(0, |free| free.units()),
+        None => view.free.get(name).copied().unwrap_or_else(|| name.unnamed()).units(),
     }
 }
 

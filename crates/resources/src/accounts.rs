@@ -10,6 +10,8 @@ use crate::{ChoiceRule, Demand, DeviceShares, GrantId, Inventory, Quantity, Reso
 pub(crate) struct Accounts {
     scalars: BTreeMap<ResourceName, Scalar>,
     devices: BTreeMap<ResourceName, Devices>,
+    /// Whether there is one of each implicit resource: an account is kept of those of which something is granted.
+    has_implicit: bool,
 }
 
 /// The account of a resource that is no device.
@@ -55,14 +57,14 @@ impl Accounts {
             (name.clone(), Devices::new(sizes, topology))
         });
         let scalars = scalars.into_iter().map(|(name, total)| (name.clone(), Scalar::new(total)));
-        Self { scalars: scalars.collect(), devices: devices.collect() }
+        Self { scalars: scalars.collect(), devices: devices.collect(), has_implicit: true }
     }
 
     /// Those of a bundle that was granted this of a machine's.
     pub(crate) fn of_bundle(&self, demand: &Demand, devices: &[DeviceShares]) -> Self {
         let scalars = demand.scalars().map(|(name, total)| (name.clone(), Scalar::new(total)));
         let devices = devices.iter().map(|of| (of.resource.clone(), self.devices[&of.resource].within(&of.shares)));
-        Self { scalars: scalars.collect(), devices: devices.collect() }
+        Self { scalars: scalars.collect(), devices: devices.collect(), has_implicit: false }
     }
 
     /// The devices that meet `demand` now, which is all of `whole` or a part of it, and the rule by which those of each resource
@@ -122,6 +124,9 @@ impl Accounts {
                 self.scalar(resource).give_back(amount);
             }
         }
+        if self.has_implicit {
+            self.scalars.retain(|name, account| !name.is_implicit() || account.granted_units > 0);
+        }
         for DeviceShares { resource, shares } in devices {
             self.devices_of(resource).give_back(id, shares);
         }
@@ -145,7 +150,8 @@ impl Accounts {
     }
 
     pub(crate) fn free_scalar(&self, resource: &ResourceName) -> Quantity {
-        self.scalars.get(resource).map_or(Quantity::ZERO, Scalar::free)
+        let unnamed = if self.has_implicit { resource.unnamed() } else { Quantity::ZERO };
+        self.scalars.get(resource).map_or(unnamed, Scalar::free)
     }
 
     pub(crate) fn devices(&self) -> &BTreeMap<ResourceName, Devices> {
@@ -162,7 +168,7 @@ impl Accounts {
         non_zero(scalars.chain(self.devices.iter().map(|(name, devices)| (name, devices.in_service()))))
     }
 
-    /// What of [`Accounts::totals`] is free; none at zero.
+    /// What of [`Accounts::totals`] is free; none at zero but implicit resources, of which there is one where none is named.
     pub(crate) fn available(&self) -> BTreeMap<ResourceName, Quantity> {
         let scalars = self.scalars.iter().map(|(name, account)| (name, account.free()));
         non_zero(scalars.chain(self.devices.iter().map(|(name, devices)| (name, devices.free_sum()))))
@@ -183,6 +189,9 @@ impl Accounts {
     }
 
     fn scalar(&mut self, resource: &ResourceName) -> &mut Scalar {
+        if self.has_implicit && resource.is_implicit() {
+            return self.scalars.entry(resource.clone()).or_insert_with(|| Scalar::new(Quantity::ONE));
+        }
         self.scalars.get_mut(resource).expect("LEDGER-2: a grant names resources of its ledger")
     }
 
@@ -192,5 +201,6 @@ impl Accounts {
 }
 
 fn non_zero<'a>(amounts: impl Iterator<Item = (&'a ResourceName, Quantity)>) -> BTreeMap<ResourceName, Quantity> {
-    amounts.filter(|(_, amount)| !amount.is_zero()).map(|(name, amount)| (name.clone(), amount)).collect()
+    let is_kept = |name: &ResourceName, amount: Quantity| !amount.is_zero() || name.is_implicit();
+    amounts.filter(|(name, amount)| is_kept(name, *amount)).map(|(name, amount)| (name.clone(), amount)).collect()
 }

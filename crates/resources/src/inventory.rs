@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+use crate::name::IMPLICIT_PREFIX;
 use crate::{Demand, FreeDevices, Never, Quantity, QuantityError, ResourceName, Room, Topology};
 
 /// The most devices of one resource on one machine.
@@ -124,9 +125,11 @@ impl Inventory {
         self.totals().map(|(name, total)| (name.clone(), total)).chain(sizes)
     }
 
-    /// How much of `resource` it has; zero where it does not name it.
+    /// How much of `resource` it has; where it does not name it, zero, or one of an implicit resource.
     pub fn total(&self, resource: &str) -> Quantity {
-        self.totals.get(resource).copied().unwrap_or_default()
+        let named = self.totals.get(resource).copied();
+        let unnamed = || if resource.starts_with(IMPLICIT_PREFIX) { Quantity::ONE } else { Quantity::ZERO };
+        named.unwrap_or_else(unnamed)
     }
 
     /// The resources and amounts, in the order of the names.

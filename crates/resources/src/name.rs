@@ -9,11 +9,17 @@ use std::sync::Arc;
 use oxiray_families::{device_resource, device_resources};
 use thiserror::Error;
 
+use crate::Quantity;
+
 /// The longest name of a resource.
 pub const RESOURCE_NAME_BYTES_MAX: usize = 1024;
 
 /// What the resource that stands for an accelerator's type begins with: `accelerator_type:A100`.
 pub const ACCELERATOR_TYPE_PREFIX: &str = "accelerator_type:";
+
+/// What the resources begin with of which every machine has one, though none offers them: what is asked for of one sets how many
+/// of a kind a machine takes.
+pub(crate) const IMPLICIT_PREFIX: &str = "node:__internal_implicit_resource_";
 
 /// Names of resources that are no devices and that everybody knows.
 const BASIC: [ResourceName; 4] =
@@ -127,6 +133,16 @@ impl ResourceName {
     /// `A100` of `accelerator_type:A100`; `None` for every other resource.
     pub fn as_accelerator_type(&self) -> Option<&str> {
         self.as_str().strip_prefix(ACCELERATOR_TYPE_PREFIX)
+    }
+
+    /// Whether every machine has one of it, though none offers it.
+    pub fn is_implicit(&self) -> bool {
+        matches!(&self.0, Text::Other(name) if name.starts_with(IMPLICIT_PREFIX))
+    }
+
+    /// What a machine has of it that does not name it.
+    pub fn unnamed(&self) -> Quantity {
+        if self.is_implicit() { Quantity::ONE } else { Quantity::ZERO }
     }
 
     /// Whether a program made it up: it is neither well known nor the type of an accelerator nor

@@ -75,7 +75,7 @@ fn free_for(view: &NodeView, missing: &Demand, demand: &Demand) -> Demand {
             let is_of_one = asked < Quantity::ONE || resource.is_device_memory();
             if is_of_one && free < asked { Quantity::ZERO } else { free }
         } else {
-            view.free.get(resource).copied().unwrap_or_default()
+            view.free_of(resource)
         };
         (resource.clone(), free.min(asked))
     });
@@ -100,7 +100,7 @@ fn left_over(view: &NodeView, demand: &Demand) -> (u64, u64) {
         let free = match view.free_devices.get(name.source()) {
             Some(devices) if name.is_device_memory() => devices.memory(),
             Some(devices) => devices.sum(),
-            None => view.free.get(name).copied().unwrap_or_default(),
+            None => view.free_of(name),
         };
         (name.source().is_device(), free.units().saturating_sub(asked.units()))
     };

@@ -119,7 +119,7 @@ impl Fleet {
             let machine = self.machines[slot as usize].as_mut().expect("a slot that is known has its machine");
             if machine.is_same(view) {
                 let before = machine.step;
-                machine.set_free(view);
+                machine.set_free(view, &mut self.names);
                 return self.changed(slot, before);
             }
             self.remove(view.node);

@@ -28,20 +28,31 @@ impl Names {
     /// What a demand asks for, in the order of the numbers.
     pub(crate) fn needs(&mut self, demand: &Demand) -> Vec<ResourceAmount> {
         let mut needs: Vec<ResourceAmount> =
-            demand.asked().map(|(name, asked)| ResourceAmount { resource: self.number(name), asked }).collect();
+            demand.asked().map(|(name, asked)| ResourceAmount::of(name, self.number(name), asked)).collect();
         needs.sort_unstable_by_key(|need| need.resource);
         needs
     }
 }
 
 /// An amount of one resource.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ResourceAmount {
     resource: u32,
+    /// Its name where it is implicit: a machine has one of it that has no room of that number.
+    implicit: Option<ResourceName>,
     pub(crate) asked: ResourceNeed,
 }
 
 impl ResourceAmount {
+    fn of(name: &ResourceName, resource: u32, asked: ResourceNeed) -> Self {
+        Self { resource, implicit: name.is_implicit().then(|| name.clone()), asked }
+    }
+
+    /// What a machine has of it that does not name it.
+    fn unnamed(&self) -> Quantity {
+        self.implicit.as_ref().map_or(Quantity::ZERO, ResourceName::unnamed)
+    }
+
     /// How much it is in sums and comparisons, where memory of a device counts as the least share of one.
     pub(crate) fn units(&self) -> u64 {
         match self.asked {
@@ -60,12 +71,14 @@ impl ResourceAmount {
 
 /// The shares that several ask for together, in the order of the numbers.
 pub(crate) fn sum_of<'needs>(all: impl Iterator<Item = &'needs [ResourceAmount]>) -> Vec<ResourceAmount> {
-    let mut sums: BTreeMap<u32, Quantity> = BTreeMap::new();
+    let mut sums: BTreeMap<u32, (Quantity, &'needs ResourceAmount)> = BTreeMap::new();
     for need in all.flatten() {
-        let sum = sums.entry(need.resource).or_default();
+        let (sum, _) = sums.entry(need.resource).or_insert((Quantity::ZERO, need));
         *sum = Quantity::from_units(sum.units().saturating_add(need.units()));
     }
-    sums.into_iter().map(|(resource, sum)| ResourceAmount { resource, asked: ResourceNeed::Amount(sum) }).collect()
+    let of =
+        |(sum, need): (Quantity, &ResourceAmount)| ResourceAmount { asked: ResourceNeed::Amount(sum), ..need.clone() };
+    sums.into_values().map(of).collect()
 }
 
 /// One resource of a machine.
@@ -88,6 +101,22 @@ struct MachineResource {
 }
 
 impl MachineResource {
+    /// One that is wholly free, or, of devices, of which nothing is free.
+    fn new(name: &ResourceName, resource: u32, total: Quantity) -> Self {
+        let free = if name.is_device() { Quantity::ZERO } else { total };
+        Self {
+            resource,
+            name: name.clone(),
+            is_device: name.is_device(),
+            is_shared: SHARED.contains(name),
+            total,
+            most: free,
+            most_of_several: Quantity::ZERO,
+            most_of_one: free,
+            devices: FreeDevices::default(),
+        }
+    }
+
     fn sum_up(&mut self) {
         self.most = self.devices.obtainable(ResourceNeed::Amount(Quantity::ONE));
         self.most_of_several = self.devices.obtainable(ResourceNeed::Amount(Quantity::whole(2)));
@@ -155,24 +184,25 @@ impl MachineResources {
         let mut rooms = self.0.iter().peekable();
         needs.iter().map(move |need| {
             while rooms.next_if(|room| room.resource < need.resource).is_some() {}
-            rooms.next_if(|room| room.resource == need.resource).map_or(Quantity::ZERO, |room| room.sum(is_emptied))
+            let room = rooms.next_if(|room| room.resource == need.resource);
+            room.map_or_else(|| need.unnamed(), |room| room.sum(is_emptied))
         })
     }
 
     /// Whether there is room for all of these together, as the ledger would reserve it for them in this order.
     pub(crate) fn fit_together(&self, all: &[&[ResourceAmount]]) -> Result<(), NoPacking> {
-        let mut amounts: BTreeMap<u32, (u64, Vec<ResourceNeed>)> = BTreeMap::new();
+        let mut amounts: BTreeMap<u32, (Quantity, u64, Vec<ResourceNeed>)> = BTreeMap::new();
         for need in all.iter().copied().flatten() {
-            let (units, asked) = amounts.entry(need.resource).or_default();
+            let (_, units, asked) = amounts.entry(need.resource).or_insert_with(|| (need.unnamed(), 0, Vec::new()));
             *units = units.saturating_add(need.units());
             asked.push(need.asked);
         }
-        for (resource, (asked, amounts)) in amounts {
+        for (resource, (unnamed, asked, amounts)) in amounts {
             let room = self.0.iter().find(|room| room.resource == resource);
-            let Some(room) = room.filter(|room| asked <= room.sum(false).units()) else {
+            if asked > room.map_or(unnamed, |room| room.sum(false)).units() {
                 return Err(NoPacking { is_proven: true });
-            };
-            if room.is_device {
+            }
+            if let Some(room) = room.filter(|room| room.is_device) {
                 room.devices.pack(&amounts)?;
             }
         }
@@ -185,10 +215,22 @@ impl MachineResources {
             return false;
         }
         for need in needs {
+            if let Some(name) = &need.implicit {
+                self.name(name, need.resource);
+            }
             let room = self.0.iter_mut().find(|room| room.resource == need.resource);
             room.expect("what fits names resources of the machine").take(need.asked);
         }
         true
+    }
+
+    /// Keeps an implicit resource from here on, wholly free where it is new.
+    fn name(&mut self, name: &ResourceName, number: u32) -> &mut MachineResource {
+        let at = self.0.partition_point(|room| room.resource < number);
+        if self.0.get(at).is_none_or(|room| room.resource != number) {
+            self.0.insert(at, MachineResource::new(name, number, name.unnamed()));
+        }
+        &mut self.0[at]
     }
 
     /// With nothing running and every device in service.
@@ -199,11 +241,14 @@ impl MachineResources {
     }
 
     fn each(&self, needs: &[ResourceAmount], holds: impl Fn(&MachineResource, &ResourceAmount) -> bool) -> bool {
-        let mut rooms = self.0.iter();
+        let mut rooms = self.0.iter().peekable();
         needs.iter().all(|need| {
-            rooms
-                .find(|room| room.resource >= need.resource)
-                .is_some_and(|room| room.resource == need.resource && holds(room, need))
+            while rooms.next_if(|room| room.resource < need.resource).is_some() {}
+            match (rooms.next_if(|room| room.resource == need.resource), &need.implicit) {
+                (Some(room), _) => holds(room, need),
+                (None, Some(name)) => holds(&MachineResource::new(name, need.resource, name.unnamed()), need),
+                (None, None) => false,
+            }
         })
     }
 }
@@ -224,17 +269,7 @@ impl Machine {
         let mut rooms: Vec<MachineResource> = view
             .inventory
             .totals()
-            .map(|(name, total)| MachineResource {
-                resource: names.number(name),
-                name: name.clone(),
-                is_device: name.is_device(),
-                is_shared: SHARED.contains(name),
-                total,
-                most: Quantity::ZERO,
-                most_of_several: Quantity::ZERO,
-                most_of_one: Quantity::ZERO,
-                devices: FreeDevices::default(),
-            })
+            .map(|(name, total)| MachineResource::new(name, names.number(name), total))
             .collect();
         rooms.sort_unstable_by_key(|room| room.resource);
         let mut machine = Self {
@@ -244,7 +279,7 @@ impl Machine {
             rooms: MachineResources(rooms),
             step: 0,
         };
-        machine.set_free(view);
+        machine.set_free(view, names);
         machine
     }
 
@@ -253,7 +288,11 @@ impl Machine {
         self.inventory == view.inventory && self.labels == view.labels
     }
 
-    pub(crate) fn set_free(&mut self, view: &NodeView) {
+    pub(crate) fn set_free(&mut self, view: &NodeView, names: &mut Names) {
+        self.rooms.0.retain(|room| !room.name.is_implicit() || view.free.contains_key(&room.name));
+        for name in view.free.keys().filter(|name| name.is_implicit()) {
+            self.rooms.name(name, names.number(name));
+        }
         for room in &mut self.rooms.0 {
             if room.is_device {
                 match view.free_devices.get(&room.name) {
@@ -337,7 +376,11 @@ impl Machine {
     }
 
     fn total_of(&self, need: &ResourceAmount) -> Quantity {
-        self.rooms.0.iter().find(|room| room.resource == need.resource).map_or(Quantity::ZERO, |room| room.total)
+        self.rooms
+            .0
+            .iter()
+            .find(|room| room.resource == need.resource)
+            .map_or_else(|| need.unnamed(), |room| room.total)
     }
 
     /// The memory of each device of a resource.

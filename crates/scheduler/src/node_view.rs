@@ -23,7 +23,7 @@ pub struct NodeView {
     pub node: NodeId,
     /// What it offers when nothing runs on it and every device works.
     pub inventory: Inventory,
-    /// What is free of the resources that are no devices; nothing where a resource is missing.
+    /// What is free of the resources that are no devices; nothing where a resource is missing, and one of an implicit one.
     pub free: BTreeMap<ResourceName, Quantity>,
     /// What each device has free.
     pub free_devices: BTreeMap<ResourceName, FreeDevices>,
@@ -50,7 +50,7 @@ impl NodeView {
             let free = if resource.source().is_device() {
                 devices.map(|devices| devices.obtainable(ResourceNeed::of(resource, asked))).unwrap_or_default()
             } else {
-                self.free.get(resource).copied().unwrap_or_default()
+                self.free_of(resource)
             };
             if asked > free {
                 let total = self.inventory.most(resource);
@@ -59,6 +59,11 @@ impl NodeView {
             }
         }
         Ok(())
+    }
+
+    /// What is free of a resource that is no device.
+    pub(crate) fn free_of(&self, resource: &ResourceName) -> Quantity {
+        self.free.get(resource).copied().unwrap_or_else(|| resource.unnamed())
     }
 
     /// How much of the scarcest of its processors and its memory is in use, in steps: from 0 to below [`STEPS`].
@@ -75,8 +80,9 @@ impl NodeView {
         for (resource, asked) in demand.iter() {
             if let Some(devices) = self.free_devices.get_mut(resource.source()) {
                 devices.take(ResourceNeed::of(resource, asked));
-            } else if let Some(free) = self.free.get_mut(resource) {
-                *free = free.checked_sub(asked).unwrap_or_default();
+            } else {
+                let left = self.free_of(resource).checked_sub(asked).unwrap_or_default();
+                self.free.insert(resource.clone(), left);
             }
         }
         true
@@ -104,7 +110,7 @@ impl NodeView {
                 let free = if resource.is_device_memory() { devices.memory() } else { devices.sum() };
                 (free, devices.pack(&amounts).map(drop))
             } else {
-                let free = self.free.get(resource).copied().unwrap_or_default();
+                let free = self.free_of(resource);
                 (free, if asked <= free { Ok(()) } else { Err(NoPacking { is_proven: true }) })
             };
             if let Err(NoPacking { is_proven }) = packed {

@@ -277,7 +277,7 @@ impl NodeView {
                 devices.give_back(asked, numbers);
             } else {
                 let total = self.inventory.total(resource.as_str());
-                let free = self.free.entry(resource.clone()).or_default();
+                let free = self.free.entry(resource.clone()).or_insert_with(|| resource.unnamed());
                 let back = part.demand.get(resource.as_str());
                 *free = free.checked_add(back).unwrap_or(total).min(total.max(*free));
             }

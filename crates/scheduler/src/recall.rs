@@ -100,7 +100,7 @@ impl MachineResource<'_> {
                 let devices = self.view.free_devices.get(name.source());
                 devices.map(|devices| devices.obtainable(ResourceNeed::of(name, *asked)))
             } else {
-                self.view.free.get(*name).copied()
+                Some(self.view.free_of(name))
             };
             let free = free.map_or(0, Quantity::units);
             let there = free.saturating_add(self.units(self.coming.iter().chain(more), name));

@@ -124,7 +124,7 @@ impl<J: Copy + Ord> Shares<J> {
     /// SHARES-1.
     pub fn share<'asked>(&self, job: J, asked: impl Iterator<Item = &'asked Demand>) -> JobShare {
         let Some(held) = self.held.get(&job) else { return JobShare::NOTHING };
-        let names = asked.flat_map(Demand::iter).map(|(name, _)| name);
+        let names = asked.flat_map(Demand::iter).map(|(name, _)| name).filter(|name| !name.is_implicit());
         let shares = names.filter_map(|name| {
             let (_, units) = held.iter().find(|(known, _)| known == name)?;
             Some(JobShare::of(*units, self.totals.get(name).copied().unwrap_or(0)))

@@ -57,6 +57,27 @@ fn never_and_busy_are_told_apart() {
 }
 
 #[test]
+fn every_machine_has_one_of_each_implicit_resource() {
+    let mut ledger = ledger("CPU 4");
+    let half = "node:__internal_implicit_resource_a 0.5";
+    assert_eq!(available(&ledger), "CPU 4", "what nobody uses is not listed");
+    let sentence =
+        "1.5 node:__internal_implicit_resource_a asked for, the machine has 1: lower the request or offer more";
+    assert_eq!(ledger.grant(&demand("node:__internal_implicit_resource_a 1.5")).unwrap_err().to_string(), sentence);
+    let first = ledger.grant(&demand(half)).unwrap();
+    let second = ledger.grant(&demand(half)).unwrap();
+    assert!(matches!(ledger.grant(&demand(half)), Err(Shortage::Busy(_))));
+    assert_eq!(available(&ledger), "CPU 4, node:__internal_implicit_resource_a 0", "used up is not unused");
+    let of_other = ledger.grant(&demand("node:__internal_implicit_resource_b 1")).unwrap();
+    ledger.audit();
+    [first, second, of_other].into_iter().for_each(|grant| ledger.release(grant));
+    assert_eq!((available(&ledger), totals(&ledger)), ("CPU 4".to_owned(), "CPU 4".to_owned()));
+
+    let bundle = ledger.reserve(&[demand("CPU 1")]).unwrap().remove(0);
+    assert!(ledger.grant_within(&[(bundle, demand(half))]).is_none(), "a bundle has what was reserved");
+}
+
+#[test]
 fn lent_cpus_are_granted_to_others_and_only_cpus_are_overdrawn() {
     let mut ledger = ledger("CPU 2, GPU 1, licence 1");
     let mut parent = ledger.grant(&demand("CPU 2, GPU 1, licence 1")).unwrap();

@@ -33,7 +33,7 @@ const MACHINES: [&str; 6] = [
     "TPU 4, CPU 2",
     "neuron_cores 2",
 ];
-const DEMANDS: [&str; 12] = [
+const DEMANDS: [&str; 15] = [
     "CPU 1",
     "CPU 0.5, memory 10",
     "GPU 0.4",
@@ -46,6 +46,9 @@ const DEMANDS: [&str; 12] = [
     "CPU 0",
     "CPU 9",
     "disk 1",
+    "node:__internal_implicit_resource_a 0.5",
+    "CPU 1, node:__internal_implicit_resource_b 1",
+    "node:__internal_implicit_resource_a 1.5",
 ];
 
 #[derive(Debug, Clone)]
