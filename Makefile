@@ -19,7 +19,7 @@
 #   soak   20,000 tasks of random device shares with workers killed at random, and 20,000 of shares and memories with trespassers and devices that fall ill
 #   chaos  a mixed load on several daemons while processes of every kind are killed and others mean harm, for CHAOS_SECONDS (30 minutes)
 #   hogs   tasks and actors that take all memory beside honest ones, in a container of 2 GiB and in a pod, for HOGS_SECONDS (10 minutes) each; as root
-#   simulate  clusters simulated under seeds, 20,000 of them or SEEDS=A..B; `make test` runs the first 2,000
+#   simulate  clusters simulated under seeds, 20,000 of them, or SEEDS=A..B, or as many as SEEDS=N says; `make test` runs the first 2,000
 #   mutations  each invariant of ARCHITECTURE.md broken on purpose in a copy of the tree, and a test that says so; MUTATIONS=NAME for one
 #   fuzz   clients, workers and members that say anything, for FUZZ_SECONDS (60), from FUZZ_SEED on (random, printed), and any bytes to records, the ring and values for as long each; `make test` runs a few seeds
 #   fuzz-porch  requests at the dashboard's door, found by what they cover (cargo-fuzz), for COVERAGE_SECONDS (600); fuzz-frames: frames of the wire

@@ -20,7 +20,7 @@ struct Arguments {
     /// Run this seed, and show its last events where it fails.
     #[arg(long, conflicts_with = "seeds")]
     seed: Option<u64>,
-    /// Run these seeds, as in `0..2000`, the last one excluded.
+    /// Run these seeds, as in `0..2000`, the last one excluded, or so many from 0 on, as in `2000`.
     #[arg(long, value_parser = range)]
     seeds: Option<Range<u64>>,
     /// Where all events of the one seed go.
@@ -29,8 +29,8 @@ struct Arguments {
 }
 
 fn range(text: &str) -> Result<Range<u64>, String> {
-    let (first, end) = text.split_once("..").ok_or("give two numbers, as in 0..2000")?;
-    let number = |text: &str| text.trim().parse::<u64>().map_err(|error| format!("{text:?} is no number: {error}"));
+    let (first, end) = text.split_once("..").unwrap_or(("0", text));
+    let number = |text: &str| text.trim().parse::<u64>().map_err(|error| format!("{text:?} is no number: {error}; give two, as in 0..2000, or one"));
     let range = number(first)?..number(end)?;
     if range.is_empty() { Err("there is no seed in that".to_owned()) } else { Ok(range) }
 }

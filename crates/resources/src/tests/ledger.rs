@@ -70,7 +70,9 @@ fn every_machine_has_one_of_each_implicit_resource() {
     assert_eq!(available(&ledger), "CPU 4, node:__internal_implicit_resource_a 0", "used up is not unused");
     let of_other = ledger.grant(&demand("node:__internal_implicit_resource_b 1")).unwrap();
     ledger.audit();
-    [first, second, of_other].into_iter().for_each(|grant| ledger.release(grant));
+    for grant in [first, second, of_other] {
+        ledger.release(grant);
+    }
     assert_eq!((available(&ledger), totals(&ledger)), ("CPU 4".to_owned(), "CPU 4".to_owned()));
 
     let bundle = ledger.reserve(&[demand("CPU 1")]).unwrap().remove(0);
