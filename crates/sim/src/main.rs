@@ -30,7 +30,11 @@ struct Arguments {
 
 fn range(text: &str) -> Result<Range<u64>, String> {
     let (first, end) = text.split_once("..").unwrap_or(("0", text));
-    let number = |text: &str| text.trim().parse::<u64>().map_err(|error| format!("{text:?} is no number: {error}; give two, as in 0..2000, or one"));
+    let number = |text: &str| {
+        text.trim()
+            .parse::<u64>()
+            .map_err(|error| format!("{text:?} is no number: {error}; give two, as in 0..2000, or one"))
+    };
     let range = number(first)?..number(end)?;
     if range.is_empty() { Err("there is no seed in that".to_owned()) } else { Ok(range) }
 }
