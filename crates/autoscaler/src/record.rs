@@ -105,6 +105,13 @@ fn view(machine: &MachineRecord) -> Result<NodeView, RecordError> {
             let amount = free.by_name.get(name.as_str());
             *left = amount.map_or(Ok(Quantity::ZERO), |amount| quantity(name.as_str(), *amount))?;
         }
+        // Of implicit resources a machine has one, whether or not it names them: what is left of it is told where some is used.
+        for (name, amount) in &free.by_name {
+            let implicit = resource(name, *amount)?;
+            if implicit.is_implicit() {
+                view.free.insert(implicit, quantity(name, *amount)?);
+            }
+        }
     }
     for (name, of) in &machine.free_devices {
         let mut sizes = view.inventory.device_memory(name).collect::<Vec<_>>().into_iter();
