@@ -279,8 +279,11 @@ print(ray.get_runtime_context().get_task_id())
 
 def test_an_actor_that_fails_in_its_constructor_says_so_although_nobody_calls_it(run_program: Callable[..., Done]) -> None:
     program = """
+import os
 import time
 import ray
+told = open(__file__ + ".told", "w+")
+os.dup2(told.fileno(), 2)
 ray.init(num_cpus=1, include_dashboard=False)
 
 @ray.remote
@@ -289,11 +292,13 @@ class Server:
         raise KeyError("no such port")
 
 server = Server.remote()
-ray.wait([server.__ray_ready__.remote()])
-time.sleep(2)
+until = time.monotonic() + 30
+while "KeyError: 'no such port'" not in open(__file__ + ".told").read() and time.monotonic() < until:
+    time.sleep(0.05)
+print(open(__file__ + ".told").read())
 """
     # What Ray's colours say is not part of it.
-    done = re.sub(r"\x1b\[\d*m", "", run_program(program).stderr)
+    done = re.sub(r"\x1b\[\d*m", "", run_program(program).stdout)
     said = "Exception raised in creation task: The actor died because of an error raised in its creation task, ray::Server.__init__()"
     assert said in done
     assert "KeyError: 'no such port'" in done

@@ -15,7 +15,7 @@
 //! |---|---|
 //! | `members`, `clients`, `workers` | who is there: machines, processes that are connected, processes that serve somebody |
 //! | `jobs`, `actors`, `placement_groups`, `objects`, `submissions`, `key_value` | what there is in the cluster |
-//! | `queue`, `fairness`, `large` | who waits, what each job holds, and for whom room is kept |
+//! | `queue`, `queue_scan`, `fairness`, `large` | who waits, which of them a round tries, what each job holds, and for whom room is kept |
 //! | `held_there` | what is left of machines beside what some hold, device by device |
 //! | `breaker` | how many devices nodes may take out of service by themselves |
 //! | `growth` | which machines the autoscaler may bring and takes away |
