@@ -65,11 +65,12 @@ impl QueueScan {
         self.at -= 1;
     }
 
-    /// The round is over. Whether an alarm is to have another go on with those that it did not try.
-    pub(crate) fn end(&mut self) -> bool {
+    /// The round is over. Whether an alarm is to have another go on with those that it did not try; not where nobody else
+    /// `can_be_served` whatever there is room for, since what ends that is a change, which begins another.
+    pub(crate) fn end(&mut self, can_be_served: bool) -> bool {
         self.from = self.stopped.unwrap_or(0);
         let is_needed = self.from > 0 || std::mem::take(&mut self.is_stale);
-        is_needed && !std::mem::replace(&mut self.is_armed, true)
+        is_needed && can_be_served && !std::mem::replace(&mut self.is_armed, true)
     }
 
     /// The alarm rang.
@@ -91,7 +92,7 @@ mod tests {
     fn round(scan: &mut QueueScan, has_changed: bool, classes: usize) -> (Vec<usize>, bool) {
         scan.begin(has_changed);
         let tried = (0..classes).filter(|_| scan.tries_next()).collect();
-        let is_armed = scan.end();
+        let is_armed = scan.end(true);
         scan.alarm_rang();
         (tried, is_armed)
     }
@@ -111,6 +112,16 @@ mod tests {
     }
 
     #[test]
+    fn where_no_more_can_be_served_the_next_change_goes_on() {
+        let mut scan = QueueScan::default();
+        scan.begin(true);
+        assert!(scan.tries_next());
+        scan.stop();
+        assert!(!scan.end(false));
+        assert!(round(&mut scan, true, 200).1, "then as ever");
+    }
+
+    #[test]
     fn who_is_served_takes_no_place() {
         let mut scan = QueueScan::default();
         scan.begin(true);
@@ -118,6 +129,6 @@ mod tests {
             assert!(scan.tries_next());
             scan.was_served();
         }
-        assert!((0..FRONT + WINDOW).all(|_| scan.tries_next()) && !scan.tries_next() && scan.end());
+        assert!((0..FRONT + WINDOW).all(|_| scan.tries_next()) && !scan.tries_next() && scan.end(true));
     }
 }

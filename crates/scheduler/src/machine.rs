@@ -9,6 +9,9 @@ use rustc_hash::FxBuildHasher;
 use crate::NodeView;
 use crate::node_view::{SHARED, step_of};
 
+/// Beyond how many names those that a machine reports get no number, unless something was asked for by them.
+const REPORTED_MAX: usize = 100_000;
+
 /// The numbers that stand for the names of resources.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
@@ -23,6 +26,12 @@ impl Names {
         let number = self.numbers.len() as u32;
         self.numbers.insert(name.clone(), number);
         number
+    }
+
+    /// The number of a name that a machine reports; nothing for a new one where there are [`REPORTED_MAX`], since whoever reports
+    /// could make names without end.
+    fn reported(&mut self, name: &ResourceName) -> Option<u32> {
+        (self.numbers.len() < REPORTED_MAX || self.numbers.contains_key(name)).then(|| self.number(name))
     }
 
     /// What a demand asks for, in the order of the numbers.
@@ -291,7 +300,9 @@ impl Machine {
     pub(crate) fn set_free(&mut self, view: &NodeView, names: &mut Names) {
         self.rooms.0.retain(|room| !room.name.is_implicit() || view.free.contains_key(&room.name));
         for name in view.free.keys().filter(|name| name.is_implicit()) {
-            self.rooms.name(name, names.number(name));
+            if let Some(number) = names.reported(name) {
+                self.rooms.name(name, number);
+            }
         }
         for room in &mut self.rooms.0 {
             if room.is_device {

@@ -72,7 +72,7 @@ impl HeadCore {
         });
         *self.pending.fairness.shares() = shares;
         self.pending.queue = queue;
-        if round.scan.end() {
+        if round.scan.end(round.budget > 0) {
             self.clock.alarm_at(self.clock.now + GO_ON_AFTER, Alarm::QueueScan);
         }
         self.pending.scan = round.scan;
